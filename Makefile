@@ -1,0 +1,67 @@
+# Every target does the set-up it needs by itself. `make help` lists them.
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.tidestaff-setup
+SOURCES := consistency connectors streaming conf tests
+
+.PHONY: help setup run test check lint types unit bench mutants docs format lock clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(STAMP): requirements.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "tidestaff needs Python 3.11 or later: install it, or name it with 'make PYTHON=/path/to/python3'." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tidestaff needs Python 3.11 or later, but $(PYTHON) is $$($(PYTHON) --version 2>&1): name another with 'make PYTHON=/path/to/python3'." >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "tidestaff needs Python's venv module: install it (Debian and Ubuntu: python3-venv)." >&2; exit 1; }
+	@echo "setting up $(VENV) from requirements.lock (the first time takes a minute or two)"
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+setup: $(STAMP) ## virtual environment from the lock file, package installed editable
+
+run: $(STAMP) ## play the most telling predictions in the terminal
+	@$(BIN)/tidestaff tour
+
+test: $(STAMP) lint types ## everything: lint, types, all tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: $(STAMP) lint types unit ## lint, types and the fast tests (under two minutes)
+
+lint: $(STAMP) ## ruff: lint and format
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+
+types: $(STAMP) ## mypy, strict
+	$(BIN)/mypy
+
+unit: $(STAMP) ## the fast tests
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
+
+bench: $(STAMP) ## measure the rules engine; writes the table in README.md
+	$(BIN)/python -m tests.bench.rules_engine --write
+
+mutants: $(STAMP) ## seeded faults in the rules: each must make the suite fail
+	$(BIN)/python -m tests.mutants
+
+docs: $(STAMP) ## write docs/alerts.md from the catalogue
+	$(BIN)/tidestaff rules --markdown > docs/alerts.md.tmp && mv docs/alerts.md.tmp docs/alerts.md
+
+format: $(STAMP) ## ruff: put the code into shape
+	$(BIN)/ruff check --fix-only $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+lock: $(STAMP) ## make requirements.lock anew from pyproject.toml
+	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --universal \
+	  --python-version 3.11 --extra dev --no-header pyproject.toml -o requirements.lock
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build

@@ -1,0 +1,1 @@
+"""How observations are obtained: ZooKeeper, broker protocol, log directories, KRaft, simulator."""

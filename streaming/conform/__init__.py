@@ -1,0 +1,1 @@
+"""`tidestaff conform`: facts recorded from Kafka, run through our rules."""
