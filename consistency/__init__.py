@@ -1,1 +1,2 @@
-"""Kafka's replication rules as pure functions. Standard library only: no clock, no I/O, no Spark."""
+"""Kafka's replication rules as pure functions. Standard library only: no clock, no I/O, no
+Spark."""

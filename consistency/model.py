@@ -1,8 +1,8 @@
 """The words the whole project speaks in: plain values, no behaviour beyond reading them.
 
-Offsets are exclusive ends unless named otherwise: a log end offset (LEO) of 8 means offsets 0..7 exist,
-a high watermark (HW) of 4 means offsets 0..3 are committed. `-1` is Kafka's "none" for a leader, an
-epoch or an offset; `None` is ours for "not read".
+Offsets are exclusive ends unless named otherwise: a log end offset (LEO) of 8 means offsets 0..7
+exist, a high watermark (HW) of 4 means offsets 0..3 are committed. `-1` is Kafka's "none" for a
+leader, an epoch or an offset; `None` is ours for "not read".
 """
 
 from __future__ import annotations
@@ -21,6 +21,16 @@ LEADER_DURING_DELETION: Final = -2
 UNDEFINED_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1
 UNKNOWN_BROKER_EPOCH: Final = -1
+
+
+class TopicPartition(NamedTuple):
+    """A partition's name, written as Kafka writes it."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
 
 
 class EpochEntry(NamedTuple):
@@ -53,8 +63,8 @@ class RecoveryState(Enum):
 class PartitionState(NamedTuple):
     """What the controller says of a partition: the state znode, or KRaft's partition registration.
 
-    `partition_epoch` is the zkVersion of the state znode in ZooKeeper mode. `controller_epoch` is the
-    one written into the state znode, None in KRaft mode.
+    `partition_epoch` is the zkVersion of the state znode in ZooKeeper mode. `controller_epoch` is
+    the one written into the state znode, None in KRaft mode.
     """
 
     leader: BrokerId
@@ -90,7 +100,8 @@ class Assignment(NamedTuple):
 
 
 class Registration(NamedTuple):
-    """A broker that is registered: its epoch is the znode's czxid, or KRaft's registration offset."""
+    """A broker that is registered: its epoch is the znode's czxid, or KRaft's registration
+    offset."""
 
     broker: BrokerId
     broker_epoch: int = UNKNOWN_BROKER_EPOCH
@@ -110,12 +121,14 @@ class PartitionSettings:
     replica_fetch_wait_max_ms: int = 500
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_check_interval_ms: int = 300_000
+    leader_imbalance_per_broker_percentage: int = 10
     compacted: bool = False
     remote_storage: bool = False
 
 
 class LineageSource(Enum):
-    """Where a replica's epoch lineage was read; a sampled one may miss epochs between its samples."""
+    """Where a replica's epoch lineage was read; a sampled one may miss epochs between its
+    samples."""
 
     CHECKPOINT_FILE = "checkpoint-file"
     BATCH_HEADERS = "batch-headers"
@@ -125,9 +138,10 @@ class LineageSource(Enum):
 class ReplicaReading(NamedTuple):
     """What one replica said of its own log in one round.
 
-    Read in this order: log start, HW, LEO, lineage. All of them only grow between truncations, so in
-    this order `log_start <= HW <= LEO` must hold although the values come from separate calls.
-    `leader_epoch` is the epoch this replica itself believes in; `leads` whether it believes it leads.
+    Read in this order: log start, HW, LEO, lineage. All of them only grow between truncations, so
+    in this order `log_start <= HW <= LEO` must hold although the values come from separate calls.
+    `leader_epoch` is the epoch this replica itself believes in; `leads` whether it believes it
+    leads.
     """
 
     broker: BrokerId
@@ -146,10 +160,12 @@ class ReplicaReading(NamedTuple):
 
 
 class Bracket(Enum):
-    """How far the readings of one round belong together (metadata, leader, followers, leader, metadata).
+    """How far the readings of one round belong together (metadata, leader, followers, leader,
+    metadata).
 
-    COHERENT: metadata version, leader epoch and topic id were the same before and after, and the leader
-    itself was in that leader epoch. STRADDLED: something changed in between. NONE: not bracketed.
+    COHERENT: metadata version, leader epoch and topic id were the same before and after, and the
+    leader itself was in that leader epoch. STRADDLED: something changed in between. NONE: not
+    bracketed.
     """
 
     COHERENT = "coherent"
@@ -170,12 +186,15 @@ class BatchDigest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionObservation:
-    """One round's sight of one partition: metadata, every replica's own words, and how coherent it is.
+    """One round's sight of one partition: metadata, every replica's own words, and how coherent it
+    is.
 
-    `live` are the registrations among the assigned replicas, read with the metadata. `state` was read
-    before the replicas; `leader_again` is the second reading of the leader, after the followers.
-    `cluster_controller_epoch` is /controller_epoch read *after* the state znode (ZooKeeper mode only).
-    `authoritative` is False where the metadata came from a broker's cache, which may lag.
+    `live` are the registrations among the assigned replicas, read with the metadata. `state` was
+    read before the replicas; `leader_again` is the second reading of the leader, after the
+    followers. `cluster_controller_epoch` is /controller_epoch read *after* the state znode
+    (ZooKeeper mode only). `authoritative` is False where the metadata came from a broker's cache,
+    which may lag. `preferred_imbalance` is the share of the partitions that prefer AR[0] which it
+    does not lead.
     """
 
     cluster: str
@@ -194,6 +213,7 @@ class PartitionObservation:
     state_czxid: int | None = None
     controller: BrokerId | None = None
     cluster_controller_epoch: int | None = None
+    preferred_imbalance: float | None = None
     digests: tuple[BatchDigest, ...] = ()
     deleting: bool = False
     authoritative: bool = True
@@ -212,9 +232,9 @@ class ControllerClaim(NamedTuple):
 class ClusterObservation:
     """One round's sight of the cluster as a whole: controller and registrations.
 
-    `controller_epoch_before` and `controller_epoch` enclose the reading of the controller; they differ
-    when the controller changed in between. `answering` are the brokers that answered a request
-    themselves, `leading` those of them that still serve as a leader of some partition.
+    `controller_epoch_before` and `controller_epoch` enclose the reading of the controller; they
+    differ when the controller changed in between. `answering` are the brokers that answered a
+    request themselves, `leading` those of them that still serve as a leader of some partition.
     """
 
     cluster: str
@@ -247,7 +267,8 @@ class ProblemKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HealthObservation:
-    """A source says what it could not read, where, why, and since when; or that it is well again."""
+    """A source says what it could not read, where, why, and since when; or that it is well
+    again."""
 
     cluster: str
     observed_at_ms: int

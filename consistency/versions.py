@@ -1,7 +1,8 @@
 """Which of Kafka's rules apply: a version and a mode give a rule set.
 
 Every field of `RuleSet` is one switch. Versions are those of the broker software; where a protocol
-setting decides (inter.broker.protocol.version, metadata.version) the setting is asked, not the software.
+setting decides (inter.broker.protocol.version, metadata.version) the setting is asked, not the
+software.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ from typing import Final
 
 from tidestaff.consistency.errors import UnknownVersionError
 
-_RELEASE = re.compile(r"^v?(\d+)\.(\d+)(?:\.(\d+))?(?:\.(\d+))?(?:[-+.]?[A-Za-z][\w.+-]*)?$")
-_PROTOCOL = re.compile(r"^(\d+(?:\.\d+)+)(?:-IV(\d+))?$")
+# Numbers are short: Python refuses to convert very long ones, and no release has more digits.
+_RELEASE = re.compile(
+    r"v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?(?:\.(\d{1,4}))?(?:[-+.]?[A-Za-z][\w.+-]*)?", re.ASCII
+)
+_PROTOCOL = re.compile(r"(\d{1,4}(?:\.\d{1,4}){1,3})(?:-IV(\d{1,2}))?", re.ASCII)
 
 OLDEST: Final = (0, 8, 2)
 NEWEST: Final = (4, 3)
@@ -30,7 +34,7 @@ class KafkaVersion:
 
     @staticmethod
     def parse(text: str) -> KafkaVersion:
-        match = _RELEASE.match(text.strip())
+        match = _RELEASE.fullmatch(text.strip())
         if match is None:
             raise UnknownVersionError(
                 f"{text!r} is not a Kafka version", "write it like 0.10.2.2, 2.8.2 or 3.9"
@@ -60,7 +64,7 @@ class ProtocolVersion:
 
     @staticmethod
     def parse(text: str) -> ProtocolVersion:
-        match = _PROTOCOL.match(text.strip())
+        match = _PROTOCOL.fullmatch(text.strip())
         if match is None:
             raise UnknownVersionError(
                 f"{text!r} is not a protocol version", "write it like 2.7-IV1, 3.6-IV0 or 3.9"
@@ -119,6 +123,16 @@ class ReassignmentCompletion(Enum):
     ADDING_IN_ISR_TARGET_IF_SHRINKING = "adding-in-isr-target-if-shrinking"
 
 
+class AlterPartitionChecks(Enum):
+    """In which order the ZooKeeper-mode controller checks AlterPartition: in 2.7 - 3.1 there is no
+    recovery state yet, 3.2 looks at it before the epochs, 3.3 after them and refuses epochs newer
+    than its own first."""
+
+    EPOCHS_ONLY = "epochs-only"
+    RECOVERY_THEN_EPOCHS = "recovery-then-epochs"
+    NEWER_EPOCHS_THEN_RECOVERY = "newer-epochs-then-recovery"
+
+
 class TruncationTrigger(Enum):
     """On which news a follower goes through truncation."""
 
@@ -150,6 +164,7 @@ class RuleSet:
     isr_members_must_be_active: bool
     isr_member_epochs_checked: bool
     isr_change_through_controller: bool
+    alter_partition_checks: AlterPartitionChecks
     at_leader_end_never_out_of_sync: bool
     caught_up_by_previous_fetch: bool
     last_fetch_leader_end_never_falls: bool
@@ -172,6 +187,8 @@ class RuleSet:
     isr_may_become_empty_in_zookeeper: bool
     controller_removal_bumps_epoch: bool
     isr_shrink_bumps_epoch: bool
+    empty_isr_counts_as_shrink: bool
+    log_dir_failures_reach_kraft_controller: bool
 
     elr: bool
     last_known_leader_must_be_active: bool
@@ -183,6 +200,7 @@ class RuleSet:
     rebalance_waits_for_reassignment: bool
     rebalance_checks_preferred_in_isr: bool
     rebalance_has_threshold: bool
+    imbalance_metric_spares_added_replica: bool
 
     def __str__(self) -> str:
         return f"{self.version} {self.mode.value}" + (" elr" if self.elr else "")
@@ -201,10 +219,10 @@ def rules_for(
     elr: bool | None = None,
     migrating: bool = False,
 ) -> RuleSet:
-    """The rule set of a Kafka version. `protocol` is inter.broker.protocol.version in ZooKeeper mode
-    and metadata.version in KRaft mode; without it the version's own. `elr` is whether the feature
-    eligible.leader.replicas.version is 1; without it what a new cluster of that version has.
-    `migrating` is a cluster on its way from ZooKeeper to KRaft (3.4 - 3.9)."""
+    """The rule set of a Kafka version. `protocol` is inter.broker.protocol.version in ZooKeeper
+    mode and metadata.version in KRaft mode; without it the version's own. `elr` is whether the
+    feature eligible.leader.replicas.version is 1; without it what a new cluster of that version
+    has. `migrating` is a cluster on its way from ZooKeeper to KRaft (3.4 - 3.9)."""
     software = KafkaVersion.parse(version)
     speaks = ProtocolVersion.parse(protocol) if protocol else ProtocolVersion.of(software)
     _refuse_uncovered(software, mode, speaks)
@@ -222,15 +240,16 @@ def rules_for(
         if at_least(2, 0, 1)
         else EpochCacheGeneration.FIRST,
         empty_cache_answers_log_end=_empty_cache_answers_log_end(software),
-        end_offset_answer_has_epoch=at_least(2, 0),
+        end_offset_answer_has_epoch=at_least(2, 0) and speaks >= _protocol("2.0-IV0"),
         leader_reports_divergence=at_least(2, 7),
         leader_writes_epoch_at_once=at_least(2, 0, 1),
         follower_drops_newer_epochs=at_least(4, 1) or (at_least(3, 9, 1) and not at_least(4, 0)),
-        broker_exits_when_ahead_of_leader=not at_least(0, 11),
+        broker_exits_when_ahead_of_leader=not at_least(2, 0, 1),
         isr_join_needs_epoch_start=at_least(2, 0, 1),
         isr_members_must_be_active=at_least(3, 3),
         isr_member_epochs_checked=kraft and at_least(3, 5),
         isr_change_through_controller=alter_partition,
+        alter_partition_checks=_alter_partition_checks(software),
         at_leader_end_never_out_of_sync=at_least(2, 1),
         caught_up_by_previous_fetch=at_least(0, 10, 2),
         last_fetch_leader_end_never_falls=at_least(3, 3),
@@ -246,11 +265,13 @@ def rules_for(
         controller_writes_fenced=not kraft and at_least(2, 1),
         controller_claim_atomic=not kraft and at_least(2, 1),
         broker_epoch_known=kraft or at_least(2, 2),
-        leader_recovery_state=at_least(3, 2) and (kraft or speaks >= _protocol("3.2-IV0")),
+        leader_recovery_state=at_least(3, 2) and speaks >= _protocol("3.2-IV0"),
         isr_may_become_empty_in_zookeeper=not kraft and not at_least(1, 1),
         controller_removal_bumps_epoch=not kraft,
         isr_shrink_bumps_epoch=kraft
         and (speaks < _protocol("3.6-IV0") or (migrating and not at_least(4, 0))),
+        empty_isr_counts_as_shrink=kraft and not at_least(3, 8),
+        log_dir_failures_reach_kraft_controller=kraft and speaks >= _protocol("3.7-IV2"),
         elr=_elr(software, speaks, kraft=kraft, asked=elr),
         last_known_leader_must_be_active=at_least(4, 1),
         last_known_elr_on_any_leader_loss=at_least(4, 1, 1),
@@ -260,15 +281,21 @@ def rules_for(
         rebalance_waits_for_reassignment=not kraft and not at_least(3, 4),
         rebalance_checks_preferred_in_isr=kraft or at_least(2, 6),
         rebalance_has_threshold=not kraft,
+        imbalance_metric_spares_added_replica=at_least(2, 7),
     )
 
 
 def _refuse_uncovered(software: KafkaVersion, mode: Mode, speaks: ProtocolVersion) -> None:
-    if not software.at_least(*OLDEST) or software.parts[:2] > NEWEST:
+    if not software.at_least(*OLDEST):
         raise UnknownVersionError(
-            f"Kafka {software} is not covered",
-            f"rules are known from {'.'.join(map(str, OLDEST))} to {'.'.join(map(str, NEWEST))}; "
-            "for a newer cluster name the newest version that behaves alike",
+            f"Kafka {software} is too old",
+            f"rules are known from {'.'.join(map(str, OLDEST))}: name that one if it behaves alike",
+        )
+    if software.parts[:2] > NEWEST:
+        raise UnknownVersionError(
+            f"Kafka {software} is too new",
+            f"rules are known up to {'.'.join(map(str, NEWEST))}: name the newest version that "
+            "behaves alike, and Kafka's own number where a distribution has another",
         )
     if mode is Mode.ZOOKEEPER and software.at_least(4, 0):
         raise UnknownVersionError(
@@ -299,6 +326,14 @@ def _truncation(software: KafkaVersion, speaks: ProtocolVersion, *, kraft: bool)
     return Truncation.KIP_279 if software.at_least(2, 0) else Truncation.KIP_101
 
 
+def _alter_partition_checks(software: KafkaVersion) -> AlterPartitionChecks:
+    if software.at_least(3, 3):
+        return AlterPartitionChecks.NEWER_EPOCHS_THEN_RECOVERY
+    if software.at_least(3, 2):
+        return AlterPartitionChecks.RECOVERY_THEN_EPOCHS
+    return AlterPartitionChecks.EPOCHS_ONLY
+
+
 def _truncation_trigger(software: KafkaVersion) -> TruncationTrigger:
     if software.at_least(2, 1):
         return TruncationTrigger.EVERY_EPOCH
@@ -326,7 +361,7 @@ def _elr(
     if asked and not possible:
         raise UnknownVersionError(
             f"Kafka {software} at {speaks} has no eligible leader replicas",
-            "ELR needs KRaft, 4.0 and metadata.version 4.0-IV1: leave it off or correct the version",
+            "ELR needs KRaft, 4.0 and metadata.version 4.0-IV1: leave it off, or correct those",
         )
     return possible and (speaks >= _protocol("4.1-IV0") if asked is None else asked)
 

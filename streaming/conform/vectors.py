@@ -37,7 +37,8 @@ Handler: TypeAlias = Callable[[Vector], list[Difference]]
 
 
 class CannotRunError(Exception):
-    """A vector of a known rule whose input our handler does not understand: a failure, never a pass."""
+    """A vector of a known rule whose input our handler does not understand: a failure, never a
+    pass."""
 
 
 def differences(expected: object, got: object, where: str = "") -> list[Difference]:

@@ -1,0 +1,90 @@
+"""What the ZooKeeper-mode controller writes when a broker dies, and when one comes back.
+
+Mirrors KafkaController.onReplicasBecomeOffline and onBrokerStartup (0.8 - 3.9). `live` means what
+it means in `election`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidestaff.consistency.election import offline_election, remove_from_isr
+from tidestaff.consistency.model import NO_LEADER, BrokerId, PartitionState
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from tidestaff.consistency.versions import RuleSet
+
+
+def broker_failure(
+    state: PartitionState,
+    *,
+    assignment: Sequence[BrokerId],
+    dead: Sequence[BrokerId],
+    live: Collection[BrokerId],
+    unclean_allowed: bool,
+    rules: RuleSet,
+    controller_epoch: int | None = None,
+) -> tuple[PartitionState, ...]:
+    """What the death of `dead`, seen in one event, writes to one partition, in order.
+
+    First an offline election if the leader is not live, then each dead broker that is still in
+    the ISR is taken out of it. Kafka takes the dead in the order of a hash map, so when the
+    whole ISR dies nobody can predict which member stays: `dead` is the order to suppose. `live`
+    may still name the dead. A leader in controlled shutdown is not live, so another broker's
+    death moves it as well.
+    """
+    survivors = frozenset(live) - frozenset(dead)
+    writes: list[PartitionState] = []
+    if state.leader not in survivors:
+        elected = offline_election(
+            state,
+            assignment=assignment,
+            live=survivors,
+            unclean_allowed=unclean_allowed,
+            rules=rules,
+            controller_epoch=controller_epoch,
+        )
+        writes.extend(_present(elected))
+    for replica in dict.fromkeys(dead):
+        if replica in assignment:
+            removed = remove_from_isr(
+                writes[-1] if writes else state,
+                replica=replica,
+                rules=rules,
+                unclean_allowed=unclean_allowed,
+                controller_epoch=controller_epoch,
+            )
+            writes.extend(_present(removed))
+    return tuple(writes)
+
+
+def broker_return(
+    state: PartitionState,
+    *,
+    assignment: Sequence[BrokerId],
+    live: Collection[BrokerId],
+    unclean_allowed: bool,
+    rules: RuleSet,
+    controller_epoch: int | None = None,
+) -> PartitionState | None:
+    """A broker that joins makes the controller try an election for a partition without a leader.
+
+    A partition that has a leader keeps it, wherever it stands in AR: the ISR grows later, by the
+    leader. This is when an unclean election of a stale replica happens.
+    """
+    if state.leader != NO_LEADER:
+        return None
+    return offline_election(
+        state,
+        assignment=assignment,
+        live=live,
+        unclean_allowed=unclean_allowed,
+        rules=rules,
+        controller_epoch=controller_epoch,
+    )
+
+
+def _present(state: PartitionState | None) -> tuple[PartitionState, ...]:
+    return () if state is None else (state,)

@@ -1,0 +1,421 @@
+"""ELE: who leads, under which epoch, and whether Kafka's rules would have chosen it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidestaff.consistency.election import elect_offline
+from tidestaff.consistency.kraft import KraftElection, KraftPartition, elect
+from tidestaff.consistency.model import NO_LEADER, OffsetRange, RecoveryState
+from tidestaff.consistency.verdict import Unknown, Violated
+
+# A KRaft controller looks for partitions to elect uncleanly every five minutes (3.9+).
+KRAFT_UNCLEAN_TIMER_MS: Final = 300_000
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tidestaff.consistency.checks.sight import Finding, Sight
+    from tidestaff.consistency.model import BrokerId
+
+
+def leader_as_predicted(sight: Sight) -> Iterator[Finding]:
+    """ELE001: a clean election takes the first eligible replica of the assignment.
+
+    Judged on a transition only, and only if a single write lies between the two states: an election
+    happens on an event, and when a failed broker comes back the leader stays where it is. Which
+    event it was need not be known: whatever it was, no replica may be passed over that stands
+    earlier in the assignment, was in the ISR before and after, and was registered all the time.
+    """
+    before, now = sight.previous, sight.state
+    if before is None or now.leader < 0 or now.leader == before.leader:
+        return
+    if now.leader_epoch < before.leader_epoch or now.leader not in now.isr:
+        return
+    if not sight.one_version_later:
+        skipped = now.partition_epoch - before.partition_epoch - 1
+        yield Unknown("ELE001", f"{skipped} versions of the partition state were not seen")
+        return
+    assert sight.memory is not None
+    if sight.memory.assignment.replicas != sight.observation.assignment.replicas:
+        yield Unknown("ELE001", "the assignment at the moment of the election: it changed as well")
+        return
+    eligible = _eligible_before(sight)
+    if now.leader not in eligible:
+        if not _unclean(sight):
+            yield _wrong_leader(sight, eligible, "it was in neither the old ISR nor the old ELR")
+        return
+    if sight.kraft and _stayed_eligible(sight, before.leader):
+        if now.leader != sight.observation.assignment.replicas[0]:
+            yield _wrong_leader(
+                sight,
+                eligible,
+                f"leader {before.leader} was still eligible and is kept while it is",
+            )
+        return
+    passed_over = _first_passed_over(sight, eligible)
+    if passed_over is not None:
+        yield _wrong_leader(
+            sight,
+            eligible,
+            f"broker {passed_over} comes earlier in the assignment and was eligible",
+        )
+
+
+def _eligible_before(sight: Sight) -> Sequence[BrokerId]:
+    """Who could be elected cleanly from the remembered state, in assignment order."""
+    before = sight.previous
+    assert before is not None
+    pool = set(before.isr) | set(before.elr)
+    return [r for r in sight.observation.assignment.replicas if r in pool]
+
+
+def _stayed_eligible(sight: Sight, broker: BrokerId) -> bool:
+    """The broker was registered and active the whole time and is still in the ISR."""
+    return broker >= 0 and broker in sight.state.isr and _active_throughout(sight, broker)
+
+
+def _active_throughout(sight: Sight, broker: BrokerId) -> bool:
+    memory = sight.memory
+    assert memory is not None
+    now = sight.registrations.get(broker)
+    before = next((r for r in memory.live if r.broker == broker), None)
+    return (
+        now is not None
+        and before is not None
+        and now.broker_epoch == before.broker_epoch
+        and not (now.fenced or now.shutting_down or before.fenced or before.shutting_down)
+        and _log_dir_online(sight, broker)
+    )
+
+
+def _log_dir_online(sight: Sight, broker: BrokerId) -> bool:
+    reading = sight.readings.get(broker)
+    return reading is None or reading.log_dir_online
+
+
+def _first_passed_over(sight: Sight, eligible: Sequence[BrokerId]) -> BrokerId | None:
+    if sight.state.leader == sight.observation.assignment.replicas[0]:
+        return None
+    for candidate in eligible:
+        if candidate == sight.state.leader:
+            return None
+        if _stayed_eligible(sight, candidate):
+            return candidate
+    return None
+
+
+def _wrong_leader(sight: Sight, eligible: Sequence[BrokerId], because: str) -> Violated:
+    predicted = next((r for r in eligible if _stayed_eligible(sight, r)), None)
+    if (
+        sight.kraft
+        and sight.previous is not None
+        and _stayed_eligible(sight, sight.previous.leader)
+    ):
+        predicted = sight.previous.leader
+    return Violated(
+        "ELE001",
+        expected=f"leader {predicted}" if predicted is not None else f"a leader out of {eligible}",
+        observed=f"leader {sight.state.leader}",
+        because=f"leader {sight.state.leader} was elected in epoch {sight.state.leader_epoch}, but "
+        + because,
+        broker=sight.state.leader,
+    )
+
+
+def leader_in_isr(sight: Sight) -> Iterator[Finding]:
+    """ELE002: a leader is a member of the ISR it leads."""
+    state = sight.state
+    if state.leader >= 0 and state.leader not in state.isr:
+        yield Violated(
+            "ELE002",
+            expected=f"leader in ISR {list(state.isr)}",
+            observed=f"leader {state.leader}",
+            because="one write sets leader and ISR together, in ZooKeeper and in KRaft mode",
+            broker=state.leader,
+        )
+
+
+def leader_in_assignment(sight: Sight) -> Iterator[Finding]:
+    """ELE003: a leader is one of the assigned replicas."""
+    replicas = sight.observation.assignment.replicas
+    if sight.state.leader >= 0 and sight.state.leader not in replicas:
+        yield Violated(
+            "ELE003",
+            expected=f"leader out of assignment {list(replicas)}",
+            observed=f"leader {sight.state.leader}",
+            because="a replica that is not assigned holds no log to lead with",
+            broker=sight.state.leader,
+        )
+
+
+def leader_is_live(sight: Sight) -> Iterator[Finding]:
+    """ELE004: a dead leader is replaced once its session has run out and the controller had
+    time."""
+    leader = sight.state.leader
+    if leader < 0 or leader in sight.present:
+        return
+    if not sight.controller_settled:
+        yield Unknown("ELE004", "a controller that had a session timeout to act", leader)
+        return
+    yield Violated(
+        "ELE004",
+        expected=f"a leader among the registered brokers {sorted(sight.present)}",
+        observed=f"leader {leader}, which is {_absence(sight, leader)}",
+        because="the controller moves leadership away when a registration goes",
+        broker=leader,
+    )
+
+
+def _absence(sight: Sight, broker: BrokerId) -> str:
+    return "fenced" if broker in sight.registrations else "not registered"
+
+
+def leaderless_though_eligible(sight: Sight) -> Iterator[Finding]:
+    """ELE005: a partition without a leader gets one as soon as somebody is eligible."""
+    state = sight.state
+    if state.leader != NO_LEADER or sight.observation.deleting:
+        return
+    candidate = _eligible_now(sight)
+    if candidate is None:
+        return
+    if not sight.controller_settled:
+        yield Unknown("ELE005", "a controller that had a session timeout to act")
+        return
+    yield Violated(
+        "ELE005",
+        expected=f"leader {candidate}",
+        observed="no leader",
+        because=f"broker {candidate} is active and may be elected "
+        + (
+            "cleanly" if candidate in {*state.isr, *state.elr} else "uncleanly, as the topic allows"
+        ),
+        broker=candidate,
+    )
+
+
+def _eligible_now(sight: Sight) -> BrokerId | None:
+    """Whom Kafka's own election would take from this state, were it run now."""
+    state, replicas = sight.state, sight.observation.assignment.replicas
+    usable = frozenset(r for r in replicas if r in sight.active and _log_dir_online(sight, r))
+    unclean = (
+        sight.observation.settings.unclean_leader_election_enable
+        and sight.rules.unclean_election_honoured
+    )
+    if not sight.kraft:
+        result = elect_offline(
+            assignment=replicas, isr=state.isr, live=usable, unclean_allowed=unclean
+        )
+        return result.leader
+    waited = _leaderless_for_ms(sight) > KRAFT_UNCLEAN_TIMER_MS
+    elected = elect(
+        KraftPartition(
+            replicas=replicas,
+            isr=state.isr,
+            elr=state.elr,
+            last_known_elr=state.last_known_elr,
+            leader=state.leader,
+        ),
+        election=KraftElection.UNCLEAN if unclean and waited else KraftElection.ONLINE,
+        acceptable=usable.__contains__,
+        rules=sight.rules,
+    )
+    return elected.leader if elected.leader >= 0 else None
+
+
+def _leaderless_for_ms(sight: Sight) -> int:
+    suspicions = sight.memory.suspicions if sight.memory is not None else ()
+    return max((sight.now_ms - s.since_ms for s in suspicions if s.code == "ELE012"), default=0)
+
+
+def one_leader_per_epoch(sight: Sight) -> Iterator[Finding]:
+    """ELE006: one leader epoch never has two leaders, in the metadata or in the brokers' own
+    minds."""
+    state = sight.state
+    era = sight.memory.era(state.leader_epoch) if sight.memory is not None else None
+    if era is not None and state.leader >= 0 and 0 <= era.leader != state.leader:
+        yield Violated(
+            "ELE006",
+            expected=f"leader {era.leader} in epoch {state.leader_epoch}",
+            observed=f"leader {state.leader} in epoch {state.leader_epoch}",
+            because="every election raises the leader epoch",
+            broker=state.leader,
+        )
+    claims: dict[int, BrokerId] = {}
+    for reading in sight.observation.replicas:
+        if not reading.leads or reading.leader_epoch is None:
+            continue
+        first = claims.setdefault(reading.leader_epoch, reading.broker)
+        if first != reading.broker:
+            yield Violated(
+                "ELE006",
+                expected=f"one leader in epoch {reading.leader_epoch}",
+                observed=f"brokers {first} and {reading.broker} both lead in it",
+                because="a leader epoch is given to one broker only",
+                broker=reading.broker,
+            )
+
+
+def leader_epoch_never_falls(sight: Sight) -> Iterator[Finding]:
+    """ELE007: the leader epoch of one topic id never decreases.
+
+    A topic deleted and made again under its old name starts at 0: without a topic id or the state
+    znode's czxid that cannot be told apart, and is not judged.
+    """
+    before = sight.previous
+    if before is None or sight.state.leader_epoch >= before.leader_epoch:
+        return
+    memory, observation = sight.memory, sight.observation
+    assert memory is not None
+    same_topic_id = memory.topic_id is not None and memory.topic_id == observation.topic_id
+    same_node = memory.state_czxid is not None and memory.state_czxid == observation.state_czxid
+    if not same_topic_id and not same_node:
+        yield Unknown("ELE007", "topic id or czxid: the topic may have been deleted and made again")
+        return
+    yield Violated(
+        "ELE007",
+        expected=f"leader epoch {before.leader_epoch} or more",
+        observed=f"leader epoch {sight.state.leader_epoch}",
+        because="brokers refuse requests of a smaller epoch: replication stops",
+    )
+
+
+def every_change_has_a_version(sight: Sight) -> Iterator[Finding]:
+    """ELE008: leader, leader epoch and ISR change only together with a new partition epoch."""
+    before, now = sight.previous, sight.state
+    if before is None or now.leader_epoch < before.leader_epoch:
+        return
+    changed = (now.leader, now.leader_epoch, now.isr) != (
+        before.leader,
+        before.leader_epoch,
+        before.isr,
+    )
+    if now.partition_epoch < before.partition_epoch or (
+        changed and now.partition_epoch == before.partition_epoch
+    ):
+        yield Violated(
+            "ELE008",
+            expected=f"partition epoch above {before.partition_epoch}",
+            observed=f"partition epoch {now.partition_epoch} with leader {now.leader}, epoch "
+            f"{now.leader_epoch}, ISR {list(now.isr)}",
+            because="every write of the state raises its version; a change without one was not "
+            "written by a controller",
+        )
+
+
+def election_was_clean(sight: Sight) -> Iterator[Finding]:
+    """ELE009: a leader comes from the ISR (or the ELR): any other may lack committed records."""
+    before, now = sight.previous, sight.state
+    if before is None or now.leader < 0:
+        return
+    if not _unclean(sight):
+        if (
+            not sight.one_version_later
+            and now.leader != before.leader
+            and now.leader not in {*before.isr, *before.elr}
+            and now.isr == (now.leader,)
+        ):
+            yield Unknown("ELE009", "the partition states between the two that were seen")
+        return
+    lost = _predicted_loss(sight)
+    yield Violated(
+        "ELE009",
+        expected=f"a leader out of ISR {list(before.isr)}"
+        + (f" or ELR {list(before.elr)}" if before.elr else ""),
+        observed=f"leader {now.leader} with ISR {list(now.isr)}",
+        because="the election was unclean"
+        + (f"; committed offsets {lost} are not on the new leader" if lost else ""),
+        broker=now.leader,
+        offsets=lost,
+    )
+
+
+def _unclean(sight: Sight) -> bool:
+    before, now = sight.previous, sight.state
+    assert before is not None
+    if now.recovery is RecoveryState.RECOVERING and before.recovery is RecoveryState.RECOVERED:
+        return True
+    return (
+        sight.one_version_later
+        and now.leader != before.leader
+        and now.leader >= 0
+        and now.leader not in before.isr
+        and now.leader not in before.elr
+        and now.isr == (now.leader,)
+    )
+
+
+def _predicted_loss(sight: Sight) -> OffsetRange | None:
+    memory = sight.memory
+    remembered = sight.remembered(sight.state.leader)
+    reading = sight.readings.get(sight.state.leader)
+    end = reading.log_end_offset if reading is not None else None
+    if end is None and remembered is not None:
+        end = remembered.log_end_offset
+    if memory is None or end is None or end >= memory.committed_end:
+        return None
+    return OffsetRange(max(end, memory.committed_start), memory.committed_end)
+
+
+def preferred_replica_leads(sight: Sight) -> Iterator[Finding]:
+    """ELE010: with automatic rebalance a preferred replica that may lead gets the lead back."""
+    observation, state = sight.observation, sight.state
+    preferred = observation.assignment.replicas[0] if observation.assignment.replicas else NO_LEADER
+    if state.leader < 0 or state.leader == preferred or observation.deleting:
+        return
+    if not observation.settings.auto_leader_rebalance_enable:
+        return
+    if preferred not in state.isr or preferred not in sight.active:
+        return
+    if observation.assignment.being_reassigned:
+        return
+    if sight.rules.rebalance_has_threshold:
+        share = observation.preferred_imbalance
+        percentage = observation.settings.leader_imbalance_per_broker_percentage
+        if share is None:
+            yield Unknown("ELE010", "the imbalance of the preferred broker over all partitions")
+            return
+        if share <= percentage / 100:
+            return
+    yield Violated(
+        "ELE010",
+        expected=f"leader {preferred}, the preferred replica",
+        observed=f"leader {state.leader}",
+        because=f"broker {preferred} is active and in the ISR, and automatic rebalance is on",
+        broker=preferred,
+    )
+
+
+def deposed_leader_stops_committing(sight: Sight) -> Iterator[Finding]:
+    """ELE011: a leader of an older epoch cannot go on committing once its followers have left
+    it."""
+    for reading in sight.observation.replicas:
+        if not reading.leads or reading.leader_epoch is None or reading.high_watermark is None:
+            continue
+        remembered = sight.remembered(reading.broker)
+        if reading.leader_epoch >= sight.state.leader_epoch or remembered is None:
+            continue
+        if reading.high_watermark > remembered.high_watermark:
+            yield Violated(
+                "ELE011",
+                expected=f"the HW of broker {reading.broker} stands still at "
+                f"{remembered.high_watermark}",
+                observed=f"HW {reading.high_watermark} in leader epoch {reading.leader_epoch}",
+                because=f"leader epoch {sight.state.leader_epoch} has begun: what is committed "
+                "under the old one is cut later",
+                broker=reading.broker,
+            )
+
+
+def partition_has_a_leader(sight: Sight) -> Iterator[Finding]:
+    """ELE012: a partition without a leader can be neither written nor read."""
+    if sight.state.leader != NO_LEADER or sight.observation.deleting:
+        return
+    yield Violated(
+        "ELE012",
+        expected="a leader",
+        observed=f"no leader; ISR {list(sight.state.isr)}, registered {sorted(sight.present)}",
+        because=f"the last members {list(sight.state.isr) or list(sight.state.elr)} are not active"
+        if _eligible_now(sight) is None
+        else "nobody was elected although somebody is eligible",
+    )

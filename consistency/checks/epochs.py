@@ -1,0 +1,118 @@
+"""EPO: the lineage of leader epochs that every replica keeps in leader-epoch-checkpoint."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from tidestaff.consistency.checks.lineages import ConflictKind, conflicts
+from tidestaff.consistency.model import LineageSource, OffsetRange
+from tidestaff.consistency.verdict import Unknown, Violated
+from tidestaff.consistency.versions import EpochCacheGeneration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidestaff.consistency.checks.sight import Finding, Sight
+    from tidestaff.consistency.model import Lineage
+
+
+def lineage_rises(sight: Sight) -> Iterator[Finding]:
+    """EPO002: epochs and start offsets rise from entry to entry, and none is negative."""
+    strict = sight.rules.epoch_cache is EpochCacheGeneration.SECOND
+    for reading in sight.observation.replicas:
+        lineage = reading.lineage
+        if lineage and not _rises(lineage, strict=strict):
+            yield Violated(
+                "EPO002",
+                expected="epochs and start offsets that rise",
+                observed=_text(lineage),
+                because="a follower looks up its truncation point in this list: out of order it "
+                "finds a wrong one",
+                broker=reading.broker,
+            )
+
+
+def _rises(lineage: Lineage, *, strict: bool) -> bool:
+    if any(entry.epoch < 0 or entry.start_offset < 0 for entry in lineage):
+        return False
+    return all(
+        low.epoch < high.epoch
+        and (
+            low.start_offset < high.start_offset
+            or (not strict and low.start_offset == high.start_offset)
+        )
+        for low, high in itertools.pairwise(lineage)
+    )
+
+
+def _text(lineage: Lineage) -> str:
+    return " ".join(f"{entry.epoch}@{entry.start_offset}" for entry in lineage)
+
+
+def no_epoch_from_the_future(sight: Sight) -> Iterator[Finding]:
+    """EPO003: no replica knows a leader epoch that the metadata, read after it, has not reached."""
+    for reading in sight.observation.replicas:
+        if reading.lineage and reading.lineage[-1].epoch > sight.state.leader_epoch:
+            yield Violated(
+                "EPO003",
+                expected=f"epochs up to {sight.state.leader_epoch}",
+                observed=f"epoch {reading.lineage[-1].epoch}",
+                because="only the controller gives out epochs: the file is of another topic, or "
+                "the metadata went back in time",
+                broker=reading.broker,
+            )
+
+
+def committed_lineages_agree(sight: Sight) -> Iterator[Finding]:
+    """EPO004: in-sync replicas hold the same epochs in the committed range both have.
+
+    Normalised first: what retention cut, and what is not yet committed, lawfully differs.
+    """
+    if not any(reading.lineage for reading in sight.observation.replicas):
+        yield Unknown("EPO004", "an epoch lineage of at least two replicas")
+        return
+    for conflict in conflicts(sight):
+        if conflict.kind is ConflictKind.COMMITTED:
+            yield Violated(
+                "EPO004",
+                expected=f"brokers {conflict.one} and {conflict.other} agree up to {conflict.end}",
+                observed=f"they disagree from offset {conflict.offset} on",
+                because="the records there were written by different leaders",
+                broker=conflict.other if conflict.one == sight.state.leader else conflict.one,
+                offsets=OffsetRange(conflict.offset, conflict.end),
+            )
+
+
+def epochs_start_once(sight: Sight) -> Iterator[Finding]:
+    """EPO005: an epoch starts at the same offset on every replica that holds records of it."""
+    for conflict in conflicts(sight):
+        if conflict.kind is ConflictKind.START:
+            yield Violated(
+                "EPO005",
+                expected="one start offset for each epoch",
+                observed=f"brokers {conflict.one} and {conflict.other} start one epoch at "
+                f"{conflict.offset} and {conflict.end}",
+                because="a leader starts its epoch once: the two logs are not of one history",
+                broker=conflict.other,
+                offsets=OffsetRange(conflict.offset, conflict.end),
+            )
+
+
+def leader_recorded_its_epoch(sight: Sight) -> Iterator[Finding]:
+    """EPO006: a leader has its own epoch in its file (2.0.1+): followers truncate by it."""
+    leader = sight.leader
+    if leader is None or not leader.lineage or not sight.rules.leader_writes_epoch_at_once:
+        return
+    if leader.lineage_source is not LineageSource.CHECKPOINT_FILE:
+        return
+    if leader.leader_epoch != sight.state.leader_epoch:
+        return
+    if leader.lineage[-1].epoch < sight.state.leader_epoch:
+        yield Violated(
+            "EPO006",
+            expected=f"an entry for epoch {sight.state.leader_epoch}",
+            observed=f"last entry {leader.lineage[-1].epoch}@{leader.lineage[-1].start_offset}",
+            because="a follower that asks for the end of an older epoch is told a wrong offset",
+            broker=leader.broker,
+        )

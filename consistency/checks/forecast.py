@@ -1,0 +1,46 @@
+"""FCT: what the next failure would do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidestaff.consistency.forecast import forecast
+from tidestaff.consistency.verdict import Violated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidestaff.consistency.checks.sight import Finding, Sight
+
+
+def survives_one_failure(sight: Sight) -> Iterator[Finding]:
+    """FCT001: if the leader's broker stops now, somebody else can lead."""
+    observation, leader = sight.observation, sight.state.leader
+    if leader < 0 or len(observation.assignment.target) < 2 or observation.deleting:
+        return
+    outcome = forecast(observation, stopping={leader})
+    if outcome.offline:
+        yield Violated(
+            "FCT001",
+            expected=f"a next leader if broker {leader} stops",
+            observed=f"ISR {list(sight.state.isr)}: the partition would be offline",
+            because="no other replica that is active may be elected",
+            broker=leader,
+        )
+
+
+def loses_nothing_at_the_next_failure(sight: Sight) -> Iterator[Finding]:
+    """FCT002: if the leader's broker stops now, no committed offset is lost."""
+    observation, leader = sight.observation, sight.state.leader
+    if leader < 0 or sight.leader_watermark is None or observation.deleting:
+        return
+    outcome = forecast(observation, stopping={leader})
+    if outcome.lost is not None:
+        yield Violated(
+            "FCT002",
+            expected=f"committed offsets survive a stop of broker {leader}",
+            observed=f"broker {outcome.leader} would lead without {outcome.lost}",
+            because="it may be elected and does not hold them",
+            broker=outcome.leader,
+            offsets=outcome.lost,
+        )

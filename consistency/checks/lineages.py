@@ -1,0 +1,103 @@
+"""How two replicas' lineages compare: one comparison, which the EPO and TRN rules share out."""
+
+from __future__ import annotations
+
+from enum import Enum
+from itertools import combinations
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidestaff.consistency.epochs import first_disagreement, normalise
+from tidestaff.consistency.versions import EpochCacheGeneration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidestaff.consistency.checks.sight import Sight
+    from tidestaff.consistency.model import BrokerId, Lineage, ReplicaReading
+
+
+class ConflictKind(Enum):
+    """Which promise two disagreeing lineages break."""
+
+    COMMITTED = "committed"  # below both HWs, both in the ISR: committed data differs
+    TAIL = "tail"  # a follower keeps what its leader does not have
+    START = "start"  # one epoch, two start offsets: not of one history
+
+
+class Conflict(NamedTuple):
+    """Two replicas whose logs cannot both be right from `offset` on."""
+
+    kind: ConflictKind
+    one: BrokerId
+    other: BrokerId
+    offset: int
+    end: int
+
+
+def conflicts(sight: Sight) -> Iterator[Conflict]:
+    """Every pair of replicas whose lineages disagree, each pair once, under its gravest name."""
+    comparable = [r for r in sight.observation.replicas if _comparable(r)]
+    if sight.observation.settings.compacted:
+        # A replica built anew of a compacted topic takes its entries from the batches that
+        # survived.
+        return
+    for one, other in combinations(comparable, 2):
+        conflict = _compare(sight, one, other)
+        if conflict is not None:
+            yield conflict
+
+
+def _comparable(reading: ReplicaReading) -> bool:
+    return (
+        bool(reading.lineage)
+        and reading.log_start_offset is not None
+        and reading.log_end_offset is not None
+        and reading.high_watermark is not None
+    )
+
+
+def _compare(sight: Sight, one: ReplicaReading, other: ReplicaReading) -> Conflict | None:
+    assert one.lineage is not None
+    assert other.lineage is not None
+    start = max(one.log_start_offset or 0, other.log_start_offset or 0)
+    end = min(one.log_end_offset or 0, other.log_end_offset or 0)
+    committed = min(one.high_watermark or 0, other.high_watermark or 0)
+    offset = first_disagreement(one.lineage, other.lineage, start=start, end=end)
+    if offset is None:
+        return _different_start(sight, one, other, start)
+    in_isr = one.broker in sight.state.isr and other.broker in sight.state.isr
+    if offset < committed and in_isr and sight.coherent:
+        return Conflict(ConflictKind.COMMITTED, one.broker, other.broker, offset, committed)
+    if sight.state.leader == one.broker:
+        return Conflict(ConflictKind.TAIL, one.broker, other.broker, offset, end)
+    if sight.state.leader == other.broker:
+        return Conflict(ConflictKind.TAIL, other.broker, one.broker, offset, end)
+    return None
+
+
+def _different_start(
+    sight: Sight, one: ReplicaReading, other: ReplicaReading, start: int
+) -> Conflict | None:
+    """The same epoch at two start offsets, where both hold records of it.
+
+    Up to 2.0.0 followers and leaders wrote entries at different moments, so it proves nothing
+    there.
+    """
+    if sight.rules.epoch_cache is EpochCacheGeneration.FIRST:
+        return None
+    starts = dict(_held_entries(one, start))
+    for epoch, offset in _held_entries(other, start):
+        known = starts.get(epoch)
+        if known is not None and known != offset and min(known, offset) > start:
+            return Conflict(
+                ConflictKind.START, one.broker, other.broker, min(known, offset), max(known, offset)
+            )
+    return None
+
+
+def _held_entries(reading: ReplicaReading, start: int) -> Lineage:
+    """The entries of epochs a replica holds records of: a trailing empty epoch says nothing."""
+    assert reading.lineage is not None
+    return normalise(
+        reading.lineage, log_start_offset=start, end_offset=reading.log_end_offset or 0
+    )

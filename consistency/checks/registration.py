@@ -1,0 +1,64 @@
+"""REG: who is registered, and whether a process stands behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidestaff.consistency.verdict import Unknown, Violated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidestaff.consistency.checks.cluster_sight import ClusterSight
+    from tidestaff.consistency.checks.sight import Finding
+
+
+def registered_brokers_answer(sight: ClusterSight) -> Iterator[Finding]:
+    """REG001: a broker that stays registered answers; a node left by a dead process goes with its
+    session, and until then blocks the restart."""
+    answering = sight.observation.answering
+    if answering is None:
+        yield Unknown("REG001", "which brokers answer requests")
+        return
+    for registration in sight.observation.registrations:
+        if registration.fenced or registration.broker in answering:
+            continue
+        yield Violated(
+            "REG001",
+            expected=f"broker {registration.broker} answers or is deregistered",
+            observed="registered, but no answer",
+            because="the session timeout has passed: the process is gone, stopped or unreachable",
+            broker=registration.broker,
+        )
+
+
+def unregistered_brokers_do_not_lead(sight: ClusterSight) -> Iterator[Finding]:
+    """REG002: a broker whose registration is gone stops leading; one that goes on is a zombie."""
+    registered = {r.broker for r in sight.observation.registrations if not r.fenced}
+    for broker in sight.observation.leading:
+        if broker not in registered:
+            yield Violated(
+                "REG002",
+                expected=f"broker {broker} leads nothing",
+                observed=f"broker {broker} is not registered and still leads",
+                because="the cluster has replaced it: what it accepts now will be cut",
+                broker=broker,
+            )
+
+
+def broker_epoch_never_falls(sight: ClusterSight) -> Iterator[Finding]:
+    """REG003: the broker epoch (czxid, or registration offset) of one broker id only rises."""
+    if sight.memory is None:
+        return
+    before = {r.broker: r.broker_epoch for r in sight.memory.registrations}
+    for registration in sight.observation.registrations:
+        known = before.get(registration.broker, -1)
+        if 0 <= registration.broker_epoch < known:
+            yield Violated(
+                "REG003",
+                expected=f"broker epoch {known} or more",
+                observed=f"broker epoch {registration.broker_epoch}",
+                because="registrations are numbered by the log they stand in: an older number "
+                "means the metadata store went back in time",
+                broker=registration.broker,
+            )

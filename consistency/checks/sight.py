@@ -1,0 +1,188 @@
+"""What a check sees: the observation, the memory before it, and what both say together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+from tidestaff.consistency.isr import effective_min_isr
+from tidestaff.consistency.model import NO_LEADER, Bracket
+from tidestaff.consistency.predictions import predicted_cuts
+from tidestaff.consistency.verdict import Unknown, Violated
+from tidestaff.consistency.versions import Mode
+
+if TYPE_CHECKING:
+    from tidestaff.consistency.memory import PartitionMemory, PredictedCut, ReplicaMemory
+    from tidestaff.consistency.model import (
+        BrokerId,
+        PartitionObservation,
+        PartitionState,
+        Registration,
+        ReplicaReading,
+    )
+    from tidestaff.consistency.versions import RuleSet
+
+Finding: TypeAlias = Violated | Unknown
+
+
+class Sight:
+    """One observation of a partition beside what is remembered of it. Read only."""
+
+    def __init__(self, memory: PartitionMemory | None, observation: PartitionObservation) -> None:
+        self.memory = memory
+        self.observation = observation
+        self.state: PartitionState = observation.state
+        self.rules: RuleSet = observation.rules
+        self.now_ms = observation.observed_at_ms
+        self.kraft = observation.rules.mode is Mode.KRAFT
+        self.coherent = observation.bracket is Bracket.COHERENT
+        self.readings: dict[BrokerId, ReplicaReading] = {
+            reading.broker: reading for reading in observation.replicas
+        }
+        self.registrations: dict[BrokerId, Registration] = {
+            registration.broker: registration for registration in observation.live
+        }
+
+    @cached_property
+    def previous(self) -> PartitionState | None:
+        return self.memory.state if self.memory is not None else None
+
+    @cached_property
+    def active(self) -> frozenset[BrokerId]:
+        """Brokers that may lead: registered, not fenced, not shutting down."""
+        return frozenset(
+            broker
+            for broker, registration in self.registrations.items()
+            if not registration.fenced and not registration.shutting_down
+        )
+
+    @cached_property
+    def present(self) -> frozenset[BrokerId]:
+        """Brokers that are registered and not fenced; one that is shutting down still counts."""
+        return frozenset(
+            b for b, registration in self.registrations.items() if not registration.fenced
+        )
+
+    @cached_property
+    def changed(self) -> bool:
+        """The controller wrote the partition's state since the last observation."""
+        return self.previous is not None and self.previous != self.state
+
+    @cached_property
+    def one_version_later(self) -> bool:
+        """Exactly one write lies between the remembered state and this one."""
+        return (
+            self.previous is not None
+            and self.state.partition_epoch == self.previous.partition_epoch + 1
+        )
+
+    @cached_property
+    def leader(self) -> ReplicaReading | None:
+        """The leader's own words before the followers were asked: none while it is in another
+        epoch.
+
+        Where the reading does not tell its epoch, the bracket vouches for it.
+        """
+        if self.state.leader < 0:
+            return None
+        reading = self.readings.get(self.state.leader)
+        if reading is None or reading.leads is False:
+            return None
+        if reading.leader_epoch is not None and reading.leader_epoch != self.state.leader_epoch:
+            return None
+        return reading
+
+    @cached_property
+    def leader_end(self) -> int | None:
+        """The largest LEO of the leader in this round: its second reading, after the followers'."""
+        first = self.leader.log_end_offset if self.leader is not None else None
+        again = self.observation.leader_again
+        second = again.log_end_offset if again is not None else None
+        if first is None or second is None:
+            return second if first is None else first
+        return max(first, second)
+
+    @cached_property
+    def leader_watermark(self) -> int | None:
+        """The leader's HW read before the followers: what every ISR member must hold already."""
+        return self.leader.high_watermark if self.leader is not None else None
+
+    @cached_property
+    def epoch_start(self) -> int | None:
+        """The offset at which the current leader epoch starts, from the leader's own lineage."""
+        if self.leader is None or not self.leader.lineage:
+            return None
+        last = self.leader.lineage[-1]
+        return last.start_offset if last.epoch == self.state.leader_epoch else None
+
+    @cached_property
+    def effective_min_isr(self) -> int:
+        return effective_min_isr(
+            min_insync_replicas=self.observation.settings.min_insync_replicas,
+            replica_count=len(self.observation.assignment.replicas),
+            rules=self.rules,
+        )
+
+    @cached_property
+    def controller_settled(self) -> bool:
+        """A controller is known and has been so for a session timeout: it had time to act."""
+        if self.observation.controller == NO_LEADER:
+            return False
+        since = self.memory.controller_since_ms if self.memory is not None else self.now_ms
+        if self.memory is not None and (
+            self.observation.controller != self.memory.controller
+            or self.observation.cluster_controller_epoch != self.memory.controller_epoch
+        ):
+            return False
+        return self.now_ms - since >= self.observation.settings.session_timeout_ms
+
+    @cached_property
+    def cuts(self) -> dict[BrokerId, PredictedCut]:
+        """Where each follower must have cut its log for the current leader epoch, as far as
+        known."""
+        return predicted_cuts(self)
+
+    def has_fetched(self, broker: BrokerId) -> bool:
+        """There is proof that the follower fetched in the current leader epoch.
+
+        Only then has it truncated: its log grew in this epoch, holds records of it, or it joined
+        the ISR in it. A follower that cannot reach its leader lawfully keeps its tail for hours.
+        """
+        reading, remembered = self.readings.get(broker), self.remembered(broker)
+        if reading is None or reading.log_end_offset is None or reading.leads:
+            return False
+        if reading.leader_epoch is not None and reading.leader_epoch != self.state.leader_epoch:
+            return False
+        if reading.lineage and reading.lineage[-1].epoch == self.state.leader_epoch:
+            return reading.lineage[-1].start_offset < reading.log_end_offset
+        if remembered is None or remembered.leader_epoch != self.state.leader_epoch:
+            return False
+        assert self.memory is not None
+        return (
+            remembered.fetched_in_epoch
+            or broker in self.memory.joined_isr
+            or reading.log_end_offset > remembered.log_end_offset
+        )
+
+    def followers(self) -> Iterable[ReplicaReading]:
+        return (r for r in self.observation.replicas if r.broker != self.state.leader)
+
+    def remembered(self, broker: BrokerId) -> ReplicaMemory | None:
+        return self.memory.replica(broker) if self.memory is not None else None
+
+    def same_incarnation(self, broker: BrokerId) -> bool:
+        """The broker's process is the one of the last observation: it was not restarted in
+        between."""
+        remembered = self.remembered(broker)
+        return remembered is not None and remembered.broker_epoch == self.broker_epoch(broker)
+
+    def broker_epoch(self, broker: BrokerId) -> int:
+        reading = self.readings.get(broker)
+        if reading is not None and reading.broker_epoch is not None:
+            return reading.broker_epoch
+        registration = self.registrations.get(broker)
+        return registration.broker_epoch if registration is not None else -1
+
+
+Check: TypeAlias = Callable[[Sight], Iterable[Finding]]

@@ -1,0 +1,50 @@
+"""SRC and EPO001: what the monitor itself cannot see."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidestaff.consistency.model import ProblemKind
+from tidestaff.consistency.verdict import Violated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidestaff.consistency.checks.sight import Finding
+    from tidestaff.consistency.model import HealthObservation
+
+
+def _violated(health: HealthObservation, code: str, expected: str, fallback: str) -> Violated:
+    return Violated(
+        code,
+        expected=expected,
+        observed=f"{health.source}: {health.reason or fallback}"
+        + (f" at {health.place}" if health.place else ""),
+        because=health.remedy or "what is not read is not judged",
+        broker=health.broker,
+        since_ms=health.since_ms,
+    )
+
+
+def sources_speak(health: HealthObservation) -> Iterator[Finding]:
+    """SRC001: every source reports at least once in its interval."""
+    if health.problem is ProblemKind.SILENT:
+        yield _violated(health, "SRC001", "a report within the interval", "silent")
+
+
+def sources_can_read(health: HealthObservation) -> Iterator[Finding]:
+    """SRC002: every source can read what it is there to read."""
+    if health.problem is ProblemKind.UNREADABLE:
+        yield _violated(health, "SRC002", "readable", "not readable")
+
+
+def clocks_agree(health: HealthObservation) -> Iterator[Finding]:
+    """SRC003: the clocks of the sources agree within the limit."""
+    if health.problem is ProblemKind.CLOCK_SKEW:
+        yield _violated(health, "SRC003", "clocks that agree", f"clock off by {health.skew_ms} ms")
+
+
+def epoch_file_readable(health: HealthObservation) -> Iterator[Finding]:
+    """EPO001: leader-epoch-checkpoint can be read as Kafka reads it."""
+    if health.problem is ProblemKind.MALFORMED:
+        yield _violated(health, "EPO001", "version 0, a count, and that many entries", "malformed")

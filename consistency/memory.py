@@ -1,0 +1,141 @@
+"""What the monitor keeps of a partition or a cluster between two observations, in bounded space.
+
+After a truncation the evidence is gone from the cluster, so the ledger of what was committed has to
+live here: the highest HW ever seen on a leader, and the epochs of the offsets below it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from tidestaff.consistency.model import (
+        Assignment,
+        BrokerId,
+        ControllerClaim,
+        Lineage,
+        OffsetRange,
+        PartitionSettings,
+        PartitionState,
+        Registration,
+    )
+    from tidestaff.consistency.verdict import Verdicts
+    from tidestaff.consistency.versions import RuleSet
+
+MAX_LEDGER_ENTRIES: Final = 16
+MAX_LINEAGE_ENTRIES: Final = 32
+MAX_ERAS: Final = 8
+MAX_LOST_RANGES: Final = 8
+MAX_ISR_EXITS: Final = 4
+MAX_SUSPICIONS: Final = 64
+NOBODY: Final = -1
+
+
+class PredictedCut(NamedTuple):
+    """Where a replica must end up when it has truncated for one leader epoch.
+
+    `at_least` is the bound that can be judged: a replica may have fetched more before it learnt of
+    the epoch than was last seen, and from there on it only grows.
+    """
+
+    leader_epoch: int
+    offset: int
+    at_least: int
+    because: str
+
+
+class ReplicaMemory(NamedTuple):
+    """The last coherent sight of one replica."""
+
+    broker: BrokerId
+    broker_epoch: int
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    lineage: Lineage | None
+    leader_epoch: int
+    caught_up_at_ms: int
+    fetched_in_epoch: bool = False
+    cut: PredictedCut | None = None
+    isr_exits_ms: tuple[int, ...] = ()
+
+
+class Era(NamedTuple):
+    """One leader epoch: who led, and the leader's LEO when it was first seen leading.
+
+    `start_offset` is exact only while `exact`: the first sample may come after the first write.
+    """
+
+    epoch: int
+    leader: BrokerId
+    start_offset: int
+    exact: bool
+
+
+class Suspicion(NamedTuple):
+    """A condition that is met but must last its grace time before it is an alert."""
+
+    code: str
+    broker: BrokerId
+    since_ms: int
+    last_ms: int
+    samples: int
+
+
+class PartitionMemory(NamedTuple):
+    """All that is kept of one partition."""
+
+    topic_id: str | None
+    state_czxid: int | None
+    observed_at_ms: int
+    rules: RuleSet
+    state: PartitionState
+    assignment: Assignment
+    live: tuple[Registration, ...]
+    settings: PartitionSettings
+    controller: BrokerId | None
+    controller_epoch: int | None
+    controller_epoch_before_state: int | None
+    controller_since_ms: int
+    committed_start: int
+    committed_end: int
+    ledger: Lineage
+    eras: tuple[Era, ...]
+    replicas: tuple[ReplicaMemory, ...]
+    joined_isr: tuple[BrokerId, ...]
+    suspicions: tuple[Suspicion, ...]
+    lost: tuple[OffsetRange, ...]
+    calm: Verdicts | None
+
+    def replica(self, broker: BrokerId) -> ReplicaMemory | None:
+        for replica in self.replicas:
+            if replica.broker == broker:
+                return replica
+        return None
+
+    def era(self, epoch: int) -> Era | None:
+        for era in self.eras:
+            if era.epoch == epoch:
+                return era
+        return None
+
+
+class ClusterMemory(NamedTuple):
+    """All that is kept of one cluster as a whole."""
+
+    observed_at_ms: int
+    controller: BrokerId | None
+    controller_epoch: int | None
+    registrations: tuple[Registration, ...]
+    epoch_owner: ControllerClaim | None
+    suspicions: tuple[Suspicion, ...]
+
+
+class HealthMemory(NamedTuple):
+    """All that is kept of one source's own health."""
+
+    observed_at_ms: int
+    suspicions: tuple[Suspicion, ...]
+
+
+Memory: TypeAlias = PartitionMemory | ClusterMemory | HealthMemory

@@ -1,0 +1,86 @@
+"""Predictions made when a leader epoch begins: where each follower will cut its log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidestaff.consistency.memory import PredictedCut
+from tidestaff.consistency.truncation import ReplicaLog, must_truncate, predict_truncation
+from tidestaff.consistency.versions import Truncation
+
+if TYPE_CHECKING:
+    from tidestaff.consistency.checks.sight import Sight
+    from tidestaff.consistency.memory import ReplicaMemory
+    from tidestaff.consistency.model import BrokerId
+
+
+def predicted_cuts(sight: Sight) -> dict[BrokerId, PredictedCut]:
+    """One prediction a follower for the current leader epoch: made once, carried on afterwards.
+
+    Made from the last sight of the follower before the epoch and the leader's log within it; needs
+    a coherent sample, for the two have to be of one epoch.
+    """
+    memory = sight.memory
+    cuts: dict[BrokerId, PredictedCut] = {}
+    if memory is None:
+        return cuts
+    leader = _leader_log(sight) if sight.coherent else None
+    for replica in memory.replicas:
+        if replica.broker == sight.state.leader:
+            continue
+        if replica.leader_epoch == sight.state.leader_epoch:
+            if replica.cut is not None and replica.cut.leader_epoch == sight.state.leader_epoch:
+                cuts[replica.broker] = replica.cut
+        elif leader is not None and replica.leader_epoch < sight.state.leader_epoch:
+            cut = _predict(sight, replica, leader)
+            if cut is not None:
+                cuts[replica.broker] = cut
+    return cuts
+
+
+def _leader_log(sight: Sight) -> ReplicaLog | None:
+    reading, end = sight.leader, sight.leader_end
+    if reading is None or end is None or reading.high_watermark is None:
+        return None
+    if reading.lineage is None and sight.rules.truncation is not Truncation.HIGH_WATERMARK:
+        return None
+    return ReplicaLog(
+        reading.log_start_offset or 0, reading.high_watermark, end, reading.lineage or ()
+    )
+
+
+def _predict(sight: Sight, replica: ReplicaMemory, leader: ReplicaLog) -> PredictedCut | None:
+    memory, rules = sight.memory, sight.rules
+    assert memory is not None
+    if replica.lineage is None and rules.truncation is not Truncation.HIGH_WATERMARK:
+        return None
+    restarted = not sight.same_incarnation(replica.broker)
+    if not restarted and not must_truncate(
+        rules=rules,
+        old_leader=memory.state.leader,
+        new_leader=sight.state.leader,
+        old_leader_epoch=replica.leader_epoch,
+        new_leader_epoch=sight.state.leader_epoch,
+    ):
+        return None
+    prediction = predict_truncation(
+        follower=ReplicaLog(
+            replica.log_start_offset,
+            replica.high_watermark,
+            replica.log_end_offset,
+            replica.lineage or (),
+        ),
+        leader=leader,
+        rules=rules,
+        unclean_allowed=sight.observation.settings.unclean_leader_election_enable,
+    )
+    at_least = prediction.final_offset
+    if rules.truncation in (Truncation.KIP_101, Truncation.KIP_279):
+        # The follower may have learnt a newer epoch since it was last seen; one its leader cannot
+        # place sends it back to its own HW.
+        at_least = min(at_least, replica.high_watermark)
+    if restarted or prediction.restart_at is not None:
+        at_least = 0
+    return PredictedCut(
+        sight.state.leader_epoch, prediction.final_offset, at_least, prediction.because
+    )

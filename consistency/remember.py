@@ -1,0 +1,274 @@
+"""What is kept of an observation once it is judged: bounded, and only from coherent readings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidestaff.consistency.checks.isr import FLAPPING_WINDOW_MS
+from tidestaff.consistency.checks.truncation import lost_range
+from tidestaff.consistency.epochs import normalise
+from tidestaff.consistency.memory import (
+    MAX_ERAS,
+    MAX_ISR_EXITS,
+    MAX_LEDGER_ENTRIES,
+    MAX_LINEAGE_ENTRIES,
+    MAX_LOST_RANGES,
+    ClusterMemory,
+    Era,
+    PartitionMemory,
+    ReplicaMemory,
+)
+from tidestaff.consistency.model import ControllerClaim
+
+if TYPE_CHECKING:
+    from tidestaff.consistency.checks.sight import Sight
+    from tidestaff.consistency.judge import Judgement
+    from tidestaff.consistency.memory import Suspicion
+    from tidestaff.consistency.model import (
+        BrokerId,
+        ClusterObservation,
+        Lineage,
+        OffsetRange,
+        ReplicaReading,
+    )
+    from tidestaff.consistency.verdict import Verdicts
+
+
+def remember_partition(sight: Sight, judgement: Judgement, verdicts: Verdicts) -> PartitionMemory:
+    """The memory after this observation. Offsets are taken over from a coherent bracket only."""
+    before, observation = sight.memory, sight.observation
+    controller_changed = before is None or (
+        before.controller != observation.controller
+        or before.controller_epoch != observation.cluster_controller_epoch
+    )
+    committed_start, committed_end, ledger, lost = _ledger(sight)
+    memory = PartitionMemory(
+        topic_id=observation.topic_id
+        if observation.topic_id is not None or before is None
+        else before.topic_id,
+        state_czxid=observation.state_czxid,
+        observed_at_ms=observation.observed_at_ms,
+        rules=observation.rules,
+        state=observation.state,
+        assignment=observation.assignment,
+        live=observation.live,
+        settings=observation.settings,
+        controller=observation.controller,
+        controller_epoch=observation.cluster_controller_epoch,
+        controller_epoch_before_state=before.controller_epoch if before is not None else None,
+        controller_since_ms=sight.now_ms
+        if controller_changed or before is None
+        else before.controller_since_ms,
+        committed_start=committed_start,
+        committed_end=committed_end,
+        ledger=ledger,
+        eras=_eras(sight),
+        replicas=_replicas(sight),
+        joined_isr=_joined(sight),
+        suspicions=judgement.suspicions,
+        lost=lost,
+        calm=None,
+    )
+    return memory._replace(calm=verdicts) if _is_calm(sight, judgement) else memory
+
+
+def _is_calm(sight: Sight, judgement: Judgement) -> bool:
+    """Nothing is wrong, pending or unusual: the next observation like this one may be waved
+    through."""
+    replicas = sight.observation.assignment.replicas
+    return (
+        not judgement.violated
+        and not judgement.suspicions
+        and sight.coherent
+        and not sight.changed
+        and not sight.observation.deleting
+        and not sight.observation.assignment.being_reassigned
+        and sight.state.leader == (replicas[0] if replicas else None)
+        and set(sight.state.isr) == set(replicas) <= sight.active
+        and len(sight.observation.replicas) == len(replicas)
+        and not sight.observation.digests
+        and (sight.memory is None or not any(r.isr_exits_ms for r in sight.memory.replicas))
+    )
+
+
+def _ledger(sight: Sight) -> tuple[int, int, Lineage, tuple[OffsetRange, ...]]:
+    """What was ever committed: the highest HW seen on a leader, and the epochs below it.
+
+    What is lost is reported once and leaves the ledger, which then follows the new leader.
+    """
+    memory = sight.memory
+    start, end, ledger, lost = (
+        (memory.committed_start, memory.committed_end, memory.ledger, memory.lost)
+        if memory is not None
+        else (0, 0, (), ())
+    )
+    watermark, leader = sight.leader_watermark, sight.leader
+    if not sight.coherent or watermark is None or leader is None:
+        return start, end, ledger, lost
+    gone = lost_range(sight)
+    if gone is not None:
+        end = gone.start
+        ledger = tuple(entry for entry in ledger if entry.start_offset < end)
+        lost = (*lost, gone)[-MAX_LOST_RANGES:]
+    start = max(start, leader.log_start_offset or 0)
+    if watermark >= end:
+        end = watermark
+        if leader.lineage:
+            trimmed = normalise(
+                leader.lineage, log_start_offset=leader.log_start_offset or 0, end_offset=end
+            )
+            ledger = _bounded(trimmed, MAX_LEDGER_ENTRIES, like=leader.lineage)
+    return start, max(end, start), ledger, lost
+
+
+def _bounded(lineage: Lineage, at_most: int, *, like: Lineage) -> Lineage:
+    """The newest entries; the very object of the reading where nothing was taken away."""
+    if len(lineage) > at_most:
+        return lineage[-at_most:]
+    return like if lineage == like else lineage
+
+
+def _eras(sight: Sight) -> tuple[Era, ...]:
+    state = sight.state
+    known = sight.memory.eras if sight.memory is not None else ()
+    if state.leader < 0 or any(era.epoch == state.leader_epoch for era in known):
+        return known
+    start = sight.epoch_start
+    end = sight.leader_end if sight.coherent else None
+    exact = start is not None
+    offset = start if start is not None else end if end is not None else -1
+    return (*known, Era(state.leader_epoch, state.leader, offset, exact))[-MAX_ERAS:]
+
+
+def _joined(sight: Sight) -> tuple[BrokerId, ...]:
+    """Who joined the ISR within the current leader epoch."""
+    memory, isr = sight.memory, sight.state.isr
+    if memory is None or memory.state.leader_epoch != sight.state.leader_epoch:
+        return ()
+    before = memory.state.isr
+    return tuple(b for b in isr if b in memory.joined_isr or b not in before)
+
+
+def _replicas(sight: Sight) -> tuple[ReplicaMemory, ...]:
+    """One entry for each assigned replica that was ever read whole, in assignment order."""
+    kept: list[ReplicaMemory] = []
+    lineages: dict[Lineage, Lineage] = {}
+    for broker in sight.observation.assignment.replicas:
+        reading, remembered = sight.readings.get(broker), sight.remembered(broker)
+        replica = _remember_reading(sight, reading, remembered) if reading is not None else None
+        replica = replica or remembered
+        if replica is None:
+            continue
+        if replica.lineage is not None:
+            # In-sync replicas have equal lineages most of the time: one object serves them all.
+            replica = replica._replace(
+                lineage=lineages.setdefault(replica.lineage, replica.lineage)
+            )
+        kept.append(_with_isr_exit(sight, replica))
+    return tuple(kept)
+
+
+def _remember_reading(
+    sight: Sight, reading: ReplicaReading, remembered: ReplicaMemory | None
+) -> ReplicaMemory | None:
+    if not sight.coherent or reading.log_end_offset is None or reading.high_watermark is None:
+        return None
+    broker = reading.broker
+    same_epoch = remembered is not None and remembered.leader_epoch == sight.state.leader_epoch
+    lineage = reading.lineage
+    if lineage is not None and len(lineage) > MAX_LINEAGE_ENTRIES:
+        lineage = lineage[-MAX_LINEAGE_ENTRIES:]
+    if lineage is not None and remembered is not None and lineage == remembered.lineage:
+        lineage = remembered.lineage
+    return ReplicaMemory(
+        broker=broker,
+        broker_epoch=sight.broker_epoch(broker),
+        log_start_offset=reading.log_start_offset or 0,
+        high_watermark=reading.high_watermark,
+        log_end_offset=reading.log_end_offset,
+        lineage=lineage,
+        leader_epoch=sight.state.leader_epoch,
+        caught_up_at_ms=_caught_up_at(sight, reading, remembered),
+        fetched_in_epoch=broker != sight.state.leader
+        and (
+            (same_epoch and remembered is not None and remembered.fetched_in_epoch)
+            or sight.has_fetched(broker)
+        ),
+        cut=sight.cuts.get(broker),
+        isr_exits_ms=_recent_exits(sight, remembered),
+    )
+
+
+def _recent_exits(sight: Sight, remembered: ReplicaMemory | None) -> tuple[int, ...]:
+    """Exits of this process within the window; a restart explains an exit."""
+    if remembered is None or not sight.same_incarnation(remembered.broker):
+        return ()
+    return tuple(t for t in remembered.isr_exits_ms if sight.now_ms - t <= FLAPPING_WINDOW_MS)
+
+
+def _caught_up_at(sight: Sight, reading: ReplicaReading, remembered: ReplicaMemory | None) -> int:
+    """When the replica last stood at the leader's end, as the leader itself would reckon it.
+
+    A gap in the observations longer than the lag time leaves nothing to reckon from.
+    """
+    memory = sight.memory
+    leader_end = sight.leader.log_end_offset if sight.leader is not None else None
+    if memory is None or remembered is None or leader_end is None:
+        return sight.now_ms
+    if remembered.leader_epoch != sight.state.leader_epoch:
+        return sight.now_ms
+    lag_time_ms = sight.observation.settings.replica_lag_time_max_ms
+    if sight.now_ms - memory.observed_at_ms > lag_time_ms:
+        return sight.now_ms
+    assert reading.log_end_offset is not None
+    if reading.log_end_offset >= leader_end:
+        return sight.now_ms
+    leader_before = memory.replica(sight.state.leader)
+    if leader_before is not None and reading.log_end_offset >= leader_before.log_end_offset:
+        return max(remembered.caught_up_at_ms, memory.observed_at_ms)
+    return remembered.caught_up_at_ms
+
+
+def _with_isr_exit(sight: Sight, replica: ReplicaMemory) -> ReplicaMemory:
+    memory = sight.memory
+    if memory is None or replica.broker not in memory.state.isr:
+        return replica
+    if replica.broker in sight.state.isr or replica.broker not in sight.present:
+        return replica
+    exits = (*replica.isr_exits_ms, sight.now_ms)[-MAX_ISR_EXITS:]
+    return replica._replace(isr_exits_ms=exits)
+
+
+def remember_cluster(
+    before: ClusterMemory | None,
+    observation: ClusterObservation,
+    suspicions: tuple[Suspicion, ...],
+) -> ClusterMemory:
+    """Registrations of brokers that are gone are kept: their epoch must not fall when they
+    return."""
+    registrations = {r.broker: r for r in observation.registrations}
+    for known in before.registrations if before is not None else ():
+        current = registrations.get(known.broker)
+        if current is None or current.broker_epoch < known.broker_epoch:
+            registrations[known.broker] = known
+    owner = before.epoch_owner if before is not None else None
+    epoch, controller = observation.controller_epoch, observation.controller
+    coherent = epoch == observation.controller_epoch_before
+    if (
+        coherent
+        and epoch is not None
+        and controller is not None
+        and controller >= 0
+        and (owner is None or epoch > owner.controller_epoch)
+    ):
+        owner = ControllerClaim(controller, epoch)
+    known_epoch = before.controller_epoch if before is not None else None
+    highest = max((e for e in (epoch, known_epoch) if e is not None), default=None)
+    return ClusterMemory(
+        observed_at_ms=observation.observed_at_ms,
+        controller=controller,
+        controller_epoch=highest,
+        registrations=tuple(sorted(registrations.values())),
+        epoch_owner=owner,
+        suspicions=suspicions,
+    )

@@ -1,0 +1,164 @@
+"""The command line: `tidestaff COMMAND`. A command's module is imported when it is called, so that
+asking for help never waits for Spark.
+
+Exit codes: 0 ok, 1 warning, 2 critical, 3 could not tell; 130 after Ctrl-C, 141 when nobody reads
+the output any more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tidestaff.consistency.errors import ConsistencyError
+from tidestaff.streaming.commands.arguments import (
+    JSON_OPTION,
+    CommandParser,
+    add_json_option,
+    did_you_mean,
+)
+from tidestaff.streaming.commands.exits import CommandError, Exit, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PROGRAM: Final = "tidestaff"
+EXIT_INTERRUPTED: Final = 130
+EXIT_NOBODY_READS: Final = 141
+
+
+class Command(NamedTuple):
+    """A command's module, with `configure(parser, arguments)`, `run(options)` and `EXAMPLES`."""
+
+    module: str
+    summary: str
+
+
+COMMANDS: Final = {
+    "tour": Command("tour", "the most telling predictions, one after the other"),
+    "predict": Command("predict", "what Kafka will do next: election, truncation, high watermark"),
+    "rules": Command("rules", "the alert catalogue: every code, its claim and its reasons"),
+    "conform": Command("conform", "run recorded facts of Kafka against the rules"),
+}
+
+DESCRIPTION: Final = """\
+Replica-consistency monitor for Apache Kafka: computes from Kafka's own rules what a cluster should
+do, for the version it runs."""
+
+EXAMPLES: Final = """\
+examples:
+  tidestaff tour
+  tidestaff rules TRN001
+  tidestaff rules --family ELE --severity critical
+  tidestaff predict election --version 3.9 --input partition.json
+  tidestaff predict truncation --version 0.10.2 --input - < logs.json
+  tidestaff conform tests/conformance
+
+exit codes:
+  0 ok   1 warning   2 critical   3 could not tell (bad input, unknown)
+"""
+
+
+class _ShowVersion(argparse.Action):
+    """Reads the version only when it is asked for: the look-up costs more than the rest."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
+        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow
+
+        try:
+            number = version(PROGRAM)
+        except PackageNotFoundError:
+            number = "(not installed)"
+        print(f"{PROGRAM} {number}")
+        parser.exit(Exit.OK)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; what is returned is the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that cannot show a character must not turn a finding into a traceback.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        code = _guarded(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+        return EXIT_NOBODY_READS
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    return code
+
+
+def _guarded(arguments: Sequence[str]) -> int:
+    try:
+        return _dispatch(arguments)
+    except SystemExit as leaving:
+        # Only --help and --version leave this way: every error is raised as a UsageError.
+        return int(leaving.code or Exit.OK)
+    except UsageError as error:
+        return _complain(error.problems, arguments)
+    except CommandError as error:
+        return _complain((f"{PROGRAM}: {error.problems[0]}", *error.problems[1:]), arguments)
+    except ConsistencyError as error:
+        return _complain((f"{PROGRAM}: {error}",), arguments)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _complain((f"{PROGRAM}: {where}{error.strerror or error}",), arguments)
+
+
+def _dispatch(arguments: Sequence[str]) -> int:
+    parser = _program_parser()
+    name = arguments[0] if arguments else ""
+    if name.startswith("-"):
+        parser.parse(arguments[:1])
+    if not name or name.startswith("-"):
+        expected = ", ".join(COMMANDS)
+        parser.error(f"a command is missing, expected one of {expected}")
+    if name not in COMMANDS:
+        hint = did_you_mean(name, COMMANDS)
+        parser.error(f"unknown command {name!r}, expected one of {', '.join(COMMANDS)}{hint}")
+    command = COMMANDS[name]
+    module = import_module(f"tidestaff.streaming.commands.{command.module}")
+    summary = f"{command.summary[0].upper()}{command.summary[1:]}."
+    own = CommandParser(f"{PROGRAM} {name}", summary, module.EXAMPLES)
+    add_json_option(own)
+    module.configure(own, arguments[1:])
+    return int(module.run(own.parse(arguments[1:])))
+
+
+def _program_parser() -> CommandParser:
+    width = max(map(len, COMMANDS))
+    listed = "\n".join(f"  {name:<{width}}  {each.summary}" for name, each in COMMANDS.items())
+    epilog = (
+        f"commands:\n{listed}\n\n{EXAMPLES}\n'{PROGRAM} COMMAND --help' shows more of a command."
+    )
+    parser = CommandParser(PROGRAM, DESCRIPTION, epilog)
+    parser.usage = f"{PROGRAM} [--help] [--version] COMMAND ..."
+    parser.add_argument("--version", action=_ShowVersion, nargs=0, help="the version of tidestaff")
+    return parser
+
+
+def _complain(problems: Sequence[str], arguments: Sequence[str]) -> int:
+    """To stderr for people and, where --json was asked for, to stdout for machines."""
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if JSON_OPTION in arguments:
+        print(json.dumps({"exit_code": int(Exit.UNKNOWN), "errors": list(problems)}, indent=2))
+    return Exit.UNKNOWN
+
+
+def _drop_output() -> None:
+    """Python flushes stdout once more at exit; let that go nowhere instead of to a closed pipe."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

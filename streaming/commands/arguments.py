@@ -1,0 +1,83 @@
+"""Arguments in Kafka's manner: an option is spelt out, and a wrong one is told the nearest."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
+
+from tidestaff.streaming.commands.exits import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+Options: TypeAlias = argparse.Namespace
+
+JSON_OPTION: Final = "--json"
+
+
+def nearest(word: str, known: Iterable[str], count: int = 1) -> tuple[str, ...]:
+    """The known words most like this one, best first; none where nothing is alike."""
+    by_lower = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(word.lower(), by_lower, n=count, cutoff=0.5)
+    return tuple(by_lower[name] for name in close)
+
+
+def did_you_mean(word: str, known: Iterable[str], count: int = 1) -> str:
+    """`; did you mean X?`, or nothing."""
+    close = nearest(word, known, count)
+    return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+def one_of(*values: str) -> Callable[[str], str]:
+    """An argument type that takes one of a few words, whatever their case."""
+
+    def parse(text: str) -> str:
+        for value in values:
+            if value.lower() == text.lower():
+                return value
+        hint = did_you_mean(text, values)
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected {' or '.join(values)}{hint}")
+
+    return parse
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser that raises `UsageError` instead of leaving, and knows the nearest option."""
+
+    def __init__(self, prog: str, description: str, epilog: str = "") -> None:
+        super().__init__(
+            prog=prog,
+            description=description,
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+            add_help=False,
+        )
+        self.add_argument("-h", "--help", action="help", help="this text")
+
+    def parse(self, arguments: Sequence[str]) -> Options:
+        # Options are looked at first: a misspelt one would else be told as a missing argument.
+        self._refuse_unknown_options(arguments)
+        options, rest = self.parse_known_args(list(arguments))
+        if rest:
+            self.error(f"unexpected argument {rest[0]!r}")
+        return options
+
+    def error(self, message: str) -> NoReturn:
+        usage = " ".join(self.format_usage().split())
+        raise UsageError(f"{self.prog}: {message}", usage, f"see '{self.prog} --help'")
+
+    def _refuse_unknown_options(self, arguments: Sequence[str]) -> None:
+        known = self._option_string_actions
+        for argument in arguments:
+            if argument == "--":
+                return
+            name = argument.split("=", 1)[0]
+            if name.startswith("-") and name != "-" and name not in known:
+                hint = did_you_mean(name, known)
+                self.error(f"unknown option {name}{hint or ', expected ' + ', '.join(known)}")
+
+
+def add_json_option(parser: CommandParser) -> None:
+    parser.add_argument(JSON_OPTION, action="store_true", help="write one JSON object to stdout")
