@@ -251,7 +251,7 @@ def on_out_of_range(
 ) -> OutOfRangeStep:
     """A follower ahead of its leader cuts to the leader's end; one behind its start begins anew.
 
-    Up to 0.10.2 a broker ahead of its leader exits instead if the topic forbids unclean election.
+    Up to 2.0.0 a broker ahead of its leader exits instead if the topic forbids unclean election.
     """
     if leader_log_end_offset < log_end_offset:
         if rules.broker_exits_when_ahead_of_leader and not unclean_allowed:
@@ -280,7 +280,7 @@ def predict_truncation(
 
     On two replicas of one history the protocols from 2.0 end at the longest common prefix. `leader`
     is its log as it leads: with its own (leader epoch, LEO) entry from 2.0.1. `unclean_allowed`
-    counts up to 0.10.2 only.
+    counts up to 2.0.0 only.
     """
     log, rounds, because = follower, list[int](), "nothing diverges"
     asks_first = rules.truncation is not Truncation.ON_FETCH or not log.lineage

@@ -31,7 +31,8 @@ the input, of predict truncation:
   leader, follower  also log_start_offset (0), and high_watermark of the leader
   epochs            [epoch, start offset] as in leader-epoch-checkpoint; the leader's list as it
                     leads, with its own epoch
-  committed         the old leader's high watermark, to learn which committed offsets are lost
+  committed         how far the follower's log was committed: the high watermark its old leader
+                    had reached (default: the follower's own, which lags behind that one)
   settings          {"unclean_leader_election_enable": true}: counts up to 0.10.2
 
 example:
@@ -63,12 +64,12 @@ RULES: Final = {
 @dataclass(frozen=True, slots=True)
 class Consequences:
     """What a cut means. `cut` leaves the follower, `lost` was committed and is not on the leader,
-    `fetched_again` comes back from it; from `diverges_at` the two logs differ for good."""
+    `comes_back` is fetched from it again; from `diverges_at` the two logs differ for good."""
 
     prediction: TruncationPrediction
     cut: OffsetRange | None
     lost: OffsetRange | None
-    fetched_again: OffsetRange | None
+    comes_back: OffsetRange | None
     diverges_at: int | None
     broker_exits: bool
 
@@ -83,7 +84,8 @@ def consequences(
 ) -> Consequences:
     """The predicted cut, held against what both logs contain.
 
-    Without `committed` the follower's own HW stands for it: what lies below that was committed.
+    `committed` is how far the follower's log was committed, the HW of its old leader; without it
+    the follower's own HW stands for it: what lies below that was committed as the follower has it.
     Epochs of the input are knowledge about the records, also where the version itself has none.
     """
     allowed = rules.unclean_election_default if unclean_allowed is None else unclean_allowed
@@ -98,7 +100,7 @@ def consequences(
         prediction=prediction,
         cut=_range(end, follower.log_end_offset),
         lost=_range(max(shared, leader.log_start_offset), known),
-        fetched_again=_range(max(end, leader.log_start_offset), shared),
+        comes_back=_range(max(end, leader.log_start_offset), min(shared, follower.log_end_offset)),
         diverges_at=first_disagreement(
             kept,
             leader.lineage,
@@ -190,10 +192,8 @@ def _lines(found: Consequences, follower: ReplicaLog, rules: RuleSet, verdict: s
     prediction = found.prediction
     rows = [("log end", _log_end(found, follower))]
     rows.append(("cut", "nothing" if found.cut is None else f"offsets {found.cut}"))
-    if found.fetched_again and found.cut:
-        again = OffsetRange(found.fetched_again.start, min(found.fetched_again.end, found.cut.end))
-        if again.start < again.end:
-            rows.append(("comes back", f"offsets {again}, fetched again from the leader"))
+    if found.comes_back:
+        rows.append(("comes back", f"offsets {found.comes_back}, fetched again from the leader"))
     if len(prediction.rounds) > 1:
         rows.append(("rounds", " -> ".join(map(str, prediction.rounds))))
     rows.append(("lost", f"offsets {found.lost}" if found.lost else "no committed offset"))
@@ -227,6 +227,7 @@ def _content(found: Consequences, rules: RuleSet, code: Exit, verdict: str) -> d
         "restart_at": prediction.restart_at,
         "exact": prediction.exact,
         "cut": _pair(found.cut),
+        "comes_back": _pair(found.comes_back),
         "lost": _pair(found.lost),
         "diverges_at": found.diverges_at,
         "broker_exits": found.broker_exits,

@@ -140,7 +140,7 @@ def _read_followers(
     fields: ObjectReader, isr: tuple[BrokerId, ...]
 ) -> dict[BrokerId, RemoteReplica]:
     found: dict[BrokerId, RemoteReplica] = {}
-    for key in fields.keys():
+    for key in fields.names():
         follower = fields.object(key)
         if not key.isascii() or not key.isdigit() or int(key) > INT32_MAX:
             fields.report(key, "this key", "a broker id")

@@ -147,7 +147,7 @@ class ObjectReader:
                 known = ", ".join(self._asked)
                 self.report(key, "an unknown key", f"one of {known}{hint}")
 
-    def keys(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         """All keys of an object whose keys are data; they count as asked for."""
         self._asked.update(dict.fromkeys(self._values))
         return tuple(self._values)

@@ -351,10 +351,8 @@ def replica_that_caught_up_joins_a_few_fetches_later() -> Watch:
 @legal("ISR005", "ISR008")
 def rolling_restart_shrinks_and_grows_the_isr_once_for_each_broker() -> Watch:
     watch = Watch().settle()
-    epoch = 0
-    for going in (3, 2, 1):
+    for epoch, going in enumerate((3, 2, 1), start=1):
         rest = tuple(b for b in watch.isr if b != going)
-        epoch += 1
         leader = watch.leader if watch.leader != going else 2
         watch.register(going, shutting_down=True)
         watch.change(isr=rest, epoch=epoch, leader=leader)

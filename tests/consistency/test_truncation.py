@@ -384,7 +384,8 @@ def test_truncation_point_of_kip_279(
         pytest.param(
             "0.10.2.2", 9, 0, 5, True, OutOfRangeAction.TRUNCATE, 5, id="0.10-unclean-cut"
         ),
-        pytest.param("0.11.0.0", 9, 0, 5, False, OutOfRangeAction.TRUNCATE, 5, id="0.11-cuts"),
+        pytest.param("2.0.0", 9, 0, 5, False, OutOfRangeAction.EXIT, 9, id="2.0.0-still-exits"),
+        pytest.param("2.0.1", 9, 0, 5, False, OutOfRangeAction.TRUNCATE, 5, id="2.0.1-cuts"),
         pytest.param("3.9", 3, 5, 9, False, OutOfRangeAction.RESTART, 5, id="behind-its-start"),
         pytest.param("3.9", 7, 5, 9, False, OutOfRangeAction.KEEP, 7, id="inside-keeps"),
     ],

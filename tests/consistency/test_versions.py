@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import fields
 from enum import Enum
+from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
@@ -595,8 +596,7 @@ def test_a_version_is_read(text: str, parts: tuple[int, ...]) -> None:
 )
 def test_protocols_are_ordered(ascending: list[str]) -> None:
     read = [ProtocolVersion.parse(text) for text in ascending]
-    assert sorted(read[::-1]) == read
-    assert len(set(read)) == len(read)
+    assert all(older < newer for older, newer in pairwise(read))
 
 
 @pytest.mark.parametrize(
@@ -644,9 +644,10 @@ MANY_DIGITS = "1" * 5000
 @example("3.9-IV" + MANY_DIGITS)
 def test_a_text_is_read_or_refused_with_our_own_error(text: str) -> None:
     for read in (KafkaVersion.parse, ProtocolVersion.parse):
+        version = None
         with suppress(UnknownVersionError):
             version = read(text)
-            assert read(str(version)) == version
+        assert version is None or read(str(version)) == version
 
 
 @given(
@@ -661,8 +662,7 @@ def test_rules_are_given_or_refused_with_our_own_error(
 ) -> None:
     with suppress(UnknownVersionError):
         found = rules_for(version, mode, protocol=protocol, elr=elr, migrating=migrating)
-        assert found.mode is mode
-        assert elr in (None, found.elr)
+        assert (found.mode, found.elr) == (mode, found.elr if elr is None else elr)
 
 
 @given(

@@ -35,12 +35,15 @@ def lineage(*entries: tuple[int, int]) -> Lineage:
     return tuple(EpochEntry(epoch, start) for epoch, start in entries)
 
 
+FROM_THE_START = lineage((0, 0))
+
+
 @dataclass
 class Replica:
     leo: int = 10
     hw: int = 10
     start: int = 0
-    epochs: Lineage | None = lineage((0, 0))
+    epochs: Lineage | None = FROM_THE_START
     up: bool = True
     believes: int | None = None
     leads: bool | None = None
@@ -68,7 +71,7 @@ class Watch:
     controller_epoch: int | None = 1
     written_by: int | None = 1
     recovering: bool = False
-    settings: PartitionSettings = PartitionSettings()
+    settings: PartitionSettings = field(default_factory=PartitionSettings)
     topic_id: str | None = "topic-id-0000000000001"
     czxid: int | None = 77
     imbalance: float | None = None

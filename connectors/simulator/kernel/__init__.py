@@ -1,0 +1,1 @@
+"""The kernel: protocol actions as pure functions, their exhaustive search, and formal traces."""
