@@ -43,7 +43,8 @@ def read_question(reader: InputReader, value: object, rules: RuleSet) -> Questio
     if event.kind is not EventKind.NEW_PARTITION:
         state = _read_state(partition, replicas, rules)
     settings = _read_settings(top.optional_object("settings"), rules)
-    event = _checked(reader, event, state, live)
+    if not reader.problems:
+        event = _checked(reader, event, state, live)
     reader.finish()
     return Question(rules, assignment, state, live, event, settings)
 

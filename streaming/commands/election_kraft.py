@@ -151,6 +151,8 @@ def _because(
     if after.leader == NO_LEADER:
         where = "the ISR or the ELR" if question.rules.elr else "the ISR"
         return f"no member of {where} is active, and nobody else may lead"
+    if after.leader == before.leader and after.leader not in question.live_after:
+        return f"leader {after.leader} is not live, but this event holds no election"
     if after.leader == before.leader:
         return f"leader {after.leader} is active and in the ISR: a valid leader stays"
     return _because_of(after.leader, before, question.event.kind)

@@ -45,7 +45,9 @@ class Event(NamedTuple):
         names = ",".join(map(str, self.brokers))
         told = {
             EventKind.LEADER_FAILURE: f"the leader's broker {names} fails",
-            EventKind.BROKER_FAILURE: f"broker {names} fails",
+            EventKind.BROKER_FAILURE: f"broker {names} fails"
+            if len(self.brokers) == 1
+            else f"brokers {names} fail",
             EventKind.CONTROLLED_SHUTDOWN: f"broker {names} is shut down in a controlled way",
             EventKind.PREFERRED: "a preferred election is asked for",
             EventKind.UNCLEAN: "an unclean election is asked for",
@@ -53,7 +55,7 @@ class Event(NamedTuple):
             EventKind.BROKER_RETURN: f"broker {names} returns",
             EventKind.NEW_PARTITION: "the partition is created",
         }
-        return told[self.kind] + (f" after a {self.restarted} restart" if self.restarted else "")
+        return told[self.kind] + (f" after a stop that was {self.restarted}" * bool(self.restarted))
 
 
 FAILURES = (EventKind.LEADER_FAILURE, EventKind.BROKER_FAILURE)
@@ -133,8 +135,10 @@ def _why_not(broker: BrokerId, question: Question, outcome: Outcome) -> str:
     if before is not None and broker not in before.isr and not is_unclean(question, outcome):
         if broker not in before.elr:
             return "it is not in the ISR"
-        if before.isr:
+        if before.isr and leader not in before.elr:
             return "it is in the ELR, which counts only while the ISR is empty"
+        if after is not None and leader == NO_LEADER and broker not in after.elr:
+            return "it has lost its place in the ELR: after an unclean stop it may lack records"
     if leader == NO_LEADER:
         return "it may lead, but this event elects nobody"
     if before is not None and leader == before.leader:

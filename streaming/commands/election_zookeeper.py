@@ -55,7 +55,8 @@ def _failure(question: Question) -> Outcome:
         because, rule = asked.because, claim_of(election.elect_offline)
         first = "removal from the ISR" if asked.leader is None else "offline election"
         occasions = [first, *["removal from the ISR"] * (len(states) - 1)][: len(states)]
-    notes = (_HASH_ORDER,) if len(state.isr) > 1 and not live & set(state.isr) else ()
+    all_died = len(state.isr) > 1 and not live & set(state.isr)
+    notes = (_HASH_ORDER,) if all_died and "offline election" not in occasions else ()
     return _outcome(question, list(zip(occasions, states, strict=True)), rule, because, notes=notes)
 
 

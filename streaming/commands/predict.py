@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidestaff.consistency.versions import KafkaVersion, Mode, rules_for
-from tidestaff.streaming.commands.arguments import did_you_mean, one_of
+from tidestaff.streaming.commands.arguments import one_of
 from tidestaff.streaming.commands.reader import InputReader, read_json
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ def _refuse_other_kind(reader: InputReader, what: str, value: dict[str, object])
     marks = {"election": "partition", "truncation": "follower", "watermark": "followers"}
     found = [kind for kind, mark in marks.items() if mark in value]
     if found and what not in found:
-        hint = did_you_mean(found[0], found)
-        reader.report("", f"the input of predict {found[0]}", f"that of predict {what}{hint}")
+        expected = f"that of predict {what}, or 'tidestaff predict {found[0]}'"
+        reader.report("", f"the input of predict {found[0]}", expected)
         reader.refuse()
 
 

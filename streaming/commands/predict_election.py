@@ -79,10 +79,14 @@ def _verdict(question: Question, outcome: Outcome) -> tuple[Exit, str]:
         found.append(f"under min ISR: the ISR has {len(state.isr)}, acks=all writes are refused")
     if outcome.answer not in _REFUSED:
         found.append(f"refused: {outcome.answer}")
+    if state.leader not in question.live_after:
+        found.append("the leader's broker is not live, and this event does not replace it")
     if found:
         return Exit.WARNING, "; ".join(found)
     before = question.state
-    if before is not None and before.leader == state.leader:
+    if before is None:
+        return Exit.OK, "the partition is created and has a leader"
+    if before.leader == state.leader:
         return Exit.OK, "the leader stays"
     return Exit.OK, "clean election: the new leader has every committed record"
 

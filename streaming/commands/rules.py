@@ -83,7 +83,7 @@ def _named(codes: Sequence[str]) -> Sequence[AnyRule]:
 def _unknown(code: str) -> str:
     if code in RETIRED:
         return f"code {code} is retired: it is never raised any more, and never used again"
-    close = nearest(code, BY_CODE, 3) or [c for c in BY_CODE if c[:3] == code[:3]][:3]
+    close = sorted(nearest(code, BY_CODE, 3)) or [c for c in BY_CODE if c[:3] == code[:3]][:3]
     by_name = [rule.code for rule in CATALOGUE if rule.name.upper() == code]
     hint = ", ".join(by_name or close)
     return f"unknown code {code!r}, expected a code such as {hint or CATALOGUE[0].code}"
@@ -115,7 +115,7 @@ def entry(rule: AnyRule) -> list[str]:
     ]
     lines = [f"{rule.code} {rule.name}", *labelled([r for r in rows if r[1]], indent=2)]
     page = _runbook(rule.code)
-    return lines if page is None else [*lines, "", *("  " + line for line in page)]
+    return lines if page is None else [*lines, "", *(f"  {line}".rstrip() for line in page)]
 
 
 def _runbook(code: str) -> list[str] | None:

@@ -179,9 +179,7 @@ def leader_answer() -> Scene:
             "A follower asks its leader where its own latest epoch ended, and cuts there. The "
             "leader's epochs began at 0, 100 and 150, and none is numbered 2: gaps are normal."
         ),
-        drawings=(
-            drawing({1: leader, 2: follower}, {1: "leader", 2: "asks for epoch 0"}),
-        ),
+        drawings=(drawing({1: leader, 2: follower}, {1: "leader", 2: "asks for epoch 0"}),),
         head=("asked", f"Kafka {rules.version}", *(wording for wording, _ in TEXTBOOKS)),
         rows=tuple(rows),
         lesson=(

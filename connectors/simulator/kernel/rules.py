@@ -7,12 +7,14 @@ them weakened is a mutant that the monitor has to catch.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from tidestaff.consistency.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 class Truncation(StrEnum):
@@ -102,9 +104,7 @@ def rules_from(source: Mapping[str, object], place: str) -> RuleSet:
     )
 
 
-def _choice[Choice: StrEnum](
-    kind: type[Choice], source: Mapping[str, object], field: str, place: str
-) -> Choice:
+def _choice(kind: type[_Choice], source: Mapping[str, object], field: str, place: str) -> _Choice:
     found = source[field]
     for choice in kind:
         if choice.value == found:
