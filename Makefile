@@ -7,6 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+LOCKED := $(VENV)/.locked-packages
 STAMP := $(VENV)/.tidestaff-setup
 SOURCES := consistency connectors streaming conf tests
 
@@ -15,7 +16,7 @@ SOURCES := consistency connectors streaming conf tests
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(STAMP): requirements.lock pyproject.toml
+$(LOCKED): requirements.lock
 	@command -v $(PYTHON) >/dev/null || { echo "tidestaff needs Python 3.11 or later: install it, or name it with 'make PYTHON=/path/to/python3'." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tidestaff needs Python 3.11 or later, but $(PYTHON) is $$($(PYTHON) --version 2>&1): name another with 'make PYTHON=/path/to/python3'." >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "tidestaff needs Python's venv module: install it (Debian and Ubuntu: python3-venv)." >&2; exit 1; }
@@ -23,6 +24,10 @@ $(STAMP): requirements.lock pyproject.toml
 	@rm -rf $(VENV)
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	@touch $@
+
+# The package itself is installed apart, so that a change of pyproject.toml costs seconds.
+$(STAMP): $(LOCKED) pyproject.toml
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 

@@ -29,11 +29,11 @@ from tidestaff.consistency.verdict import FindingClass, Scope, Severity
 
 # fmt: off
 CLUSTER_RULES: Final[tuple[Rule[ClusterSight], ...]] = (
-    Rule("CTL001", "no-controller", Severity.WARNING, FindingClass.AVAILABILITY, Scope.CLUSTER,
+    Rule("CTL001", "no-controller", Severity.CRITICAL, FindingClass.AVAILABILITY, Scope.CLUSTER,
          claim="A cluster has a controller.",
          inputs="/controller, or the KRaft leader",
          check=controller.somebody_is_controller,
-         grace=Grace(samples=3, session_timeouts=1, fixed_ms=15_000)),
+         grace=Grace(samples=3, session_timeouts=1, fixed_ms=30_000)),
     Rule("CTL002", "two-controllers-in-one-epoch", Severity.CRITICAL, FindingClass.PROTOCOL,
          Scope.CLUSTER,
          claim="A controller epoch belongs to one broker.",
@@ -190,7 +190,7 @@ PARTITION_RULES: Final[tuple[Rule[Sight], ...]] = (
          Scope.PARTITION,
          claim="Log start <= HW <= LEO on every replica.",
          inputs="log start, HW, LEO of one replica, read in this order",
-         check=watermark.watermarks_in_order),
+         check=watermark.watermarks_in_order, grace=Grace(samples=2)),
     Rule("HWM002", "high-watermark-regressed", Severity.CRITICAL, FindingClass.LOSS,
          Scope.PARTITION,
          claim="The HW of one leader in one epoch never goes back.",
@@ -267,7 +267,7 @@ PARTITION_RULES: Final[tuple[Rule[Sight], ...]] = (
          inputs="checksums of the same offset range",
          check=contents.batches_equal, sampling=Sampling.BRACKETED,
          versions="topics that are not compacted"),
-    Rule("LOG002", "batch-corrupt", Severity.CRITICAL, FindingClass.LOSS, Scope.PARTITION,
+    Rule("LOG002", "batch-corrupt", Severity.CRITICAL, FindingClass.EXPOSURE, Scope.PARTITION,
          claim="Every batch matches its own checksum.",
          inputs="batch header and bytes",
          check=contents.batches_intact),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         Registration,
     )
     from tidestaff.consistency.verdict import Verdicts
-    from tidestaff.consistency.versions import RuleSet
+    from tidestaff.consistency.versions import Mode, RuleSet
 
 MAX_LEDGER_ENTRIES: Final = 16
 MAX_LINEAGE_ENTRIES: Final = 32
@@ -105,6 +105,7 @@ class PartitionMemory(NamedTuple):
     joined_isr: tuple[BrokerId, ...]
     suspicions: tuple[Suspicion, ...]
     lost: tuple[OffsetRange, ...]
+    was_compacted: bool
     calm: Verdicts | None
 
     def replica(self, broker: BrokerId) -> ReplicaMemory | None:
@@ -124,6 +125,7 @@ class ClusterMemory(NamedTuple):
     """All that is kept of one cluster as a whole."""
 
     observed_at_ms: int
+    mode: Mode
     controller: BrokerId | None
     controller_epoch: int | None
     registrations: tuple[Registration, ...]

@@ -21,6 +21,7 @@ LEADER_DURING_DELETION: Final = -2
 UNDEFINED_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1
 UNKNOWN_BROKER_EPOCH: Final = -1
+UNKNOWN_PARTITION_EPOCH: Final = -1
 
 
 class TopicPartition(NamedTuple):
@@ -63,8 +64,9 @@ class RecoveryState(Enum):
 class PartitionState(NamedTuple):
     """What the controller says of a partition: the state znode, or KRaft's partition registration.
 
-    `partition_epoch` is the zkVersion of the state znode in ZooKeeper mode. `controller_epoch` is
-    the one written into the state znode, None in KRaft mode.
+    `partition_epoch` is the zkVersion of the state znode in ZooKeeper mode, -1 where the source
+    does not tell it (brokers' metadata answers do not). `controller_epoch` is the one written into
+    the state znode, None in KRaft mode.
     """
 
     leader: BrokerId
@@ -127,8 +129,11 @@ class PartitionSettings:
 
 
 class LineageSource(Enum):
-    """Where a replica's epoch lineage was read; a sampled one may miss epochs between its
-    samples."""
+    """Where a replica's epoch lineage was read.
+
+    Batch headers are bisected down to the batch where the epoch changes, so all three are complete
+    for epochs that have records; a lineage that may miss one is not delivered.
+    """
 
     CHECKPOINT_FILE = "checkpoint-file"
     BATCH_HEADERS = "batch-headers"
@@ -194,7 +199,8 @@ class PartitionObservation:
     followers. `cluster_controller_epoch` is /controller_epoch read *after* the state znode
     (ZooKeeper mode only). `authoritative` is False where the metadata came from a broker's cache,
     which may lag. `preferred_imbalance` is the share of the partitions that prefer AR[0] which it
-    does not lead.
+    does not lead; None where it is not known, or while the controller does not rebalance (up to
+    3.3: during any reassignment in the cluster).
     """
 
     cluster: str

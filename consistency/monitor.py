@@ -144,6 +144,9 @@ def _step_cluster(
 ) -> tuple[ClusterMemory, Verdicts]:
     if memory is not None and observation.observed_at_ms <= memory.observed_at_ms:
         return memory, _NOTHING_NEW_OF[Scope.CLUSTER]
+    if memory is not None and memory.mode is not observation.rules.mode:
+        # A cluster that moved from ZooKeeper to KRaft counts its epochs anew.
+        memory = None
     judgement: Judgement = judge(
         CLUSTER_RULES,
         ClusterSight(memory, observation),

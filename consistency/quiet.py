@@ -88,6 +88,7 @@ def _with_growth(
         memory.joined_isr,
         memory.suspicions,
         memory.lost,
+        memory.was_compacted,
         memory.calm,
     )
 

@@ -67,6 +67,7 @@ def remember_partition(sight: Sight, judgement: Judgement, verdicts: Verdicts) -
         joined_isr=_joined(sight),
         suspicions=judgement.suspicions,
         lost=lost,
+        was_compacted=sight.compacted,
         calm=None,
     )
     return memory._replace(calm=verdicts) if _is_calm(sight, judgement) else memory
@@ -266,6 +267,7 @@ def remember_cluster(
     highest = max((e for e in (epoch, known_epoch) if e is not None), default=None)
     return ClusterMemory(
         observed_at_ms=observation.observed_at_ms,
+        mode=observation.rules.mode,
         controller=controller,
         controller_epoch=highest,
         registrations=tuple(sorted(registrations.values())),

@@ -180,7 +180,7 @@ def test_the_import_check_sees(source: str, target: str) -> None:
     "path",
     [
         pytest.param(path, id=str(path.relative_to(ROOT)))
-        for folder in ("consistency", "connectors")
+        for folder in PACKAGES
         for path in sources(folder)
     ],
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tidestaff.consistency.catalogue import BY_CODE, CATALOGUE, RETIRED, AnyRule
+from tidestaff.streaming.commands.rules_markdown import alerts_page
 
 from tests.consistency.test_codes_fire import FIRING
 from tests.consistency.test_legal_states import LEGAL
@@ -50,6 +51,9 @@ def test_a_rule_has_a_legal_state_that_does_not_fire_it(rule: AnyRule) -> None:
 def test_a_rule_has_a_runbook_page(rule: AnyRule) -> None:
     page = (ROOT / "docs" / "runbooks" / f"{rule.code}.md").read_text(encoding="utf-8")
     assert page.startswith(f"# {rule.code} {rule.name}\n")
+    words = " ".join(page.split())
+    assert f"**{rule.severity.value.capitalize()}, {rule.finding.value}.**" in words
+    assert f"grace: {rule.grace}" in words
     found = re.findall(r"^## (.+)$", page, flags=re.MULTILINE)
     assert [heading for heading in HEADINGS if heading not in found] == []
 
@@ -75,7 +79,5 @@ def test_every_closing_invariant_has_a_test_that_breaks_it() -> None:
 
 
 def test_the_list_of_alerts_is_up_to_date() -> None:
-    from tidestaff.streaming.commands.rules import alerts_markdown  # noqa: PLC0415
-
     written = (ROOT / "docs" / "alerts.md").read_text(encoding="utf-8")
-    assert written == alerts_markdown(), "run `make docs`"
+    assert written == alerts_page(), "run `make docs`"

@@ -29,7 +29,7 @@ def batches_equal(sight: Sight) -> Iterator[Finding]:
         crcs = Counter(digest.crc for digest in digests)
         if len(crcs) < 2:
             continue
-        if sight.observation.settings.compacted:
+        if sight.compacted:
             yield Unknown("LOG001", "replicas cleaned alike: the topic is compacted")
             continue
         if not _comparable(sight, digests, offsets):
@@ -88,7 +88,7 @@ def offsets_without_gap(sight: Sight) -> Iterator[Finding]:
     for digest in sight.observation.digests:
         if digest.gap_at is None:
             continue
-        if sight.observation.settings.compacted:
+        if sight.compacted:
             continue
         yield Violated(
             "LOG003",
@@ -104,7 +104,8 @@ def topic_ids_agree(sight: Sight) -> Iterator[Finding]:
     """LOG004: partition.metadata names the topic id that the cluster's metadata has."""
     known = sight.observation.topic_id
     remembered = sight.memory.topic_id if sight.memory is not None else None
-    if known is None and remembered is not None:
+    source_tells = sight.observation.authoritative and not sight.kraft
+    if known is None and remembered is not None and source_tells:
         yield Violated(
             "LOG004",
             expected=f"topic id {remembered}",

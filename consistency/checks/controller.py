@@ -81,7 +81,7 @@ def no_write_by_a_stale_controller(sight: Sight) -> Iterator[Finding]:
     if before is None or memory is None or now.controller_epoch is None:
         return
     if now.partition_epoch <= before.partition_epoch:
-        return
+        return  # not written since, or the source does not tell
     known = memory.controller_epoch_before_state
     if known is None:
         yield Unknown("CTL004", "/controller_epoch from before the last reading of the state")

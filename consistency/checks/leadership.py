@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidestaff.consistency.model import UNKNOWN_PARTITION_EPOCH
 from tidestaff.consistency.verdict import Unknown, Violated
 
 if TYPE_CHECKING:
@@ -117,6 +118,9 @@ def every_change_has_a_version(sight: Sight) -> Iterator[Finding]:
     """ELE008: leader, leader epoch and ISR change only together with a new partition epoch."""
     before, now = sight.previous, sight.state
     if before is None or now.leader_epoch < before.leader_epoch:
+        return
+    if UNKNOWN_PARTITION_EPOCH in (before.partition_epoch, now.partition_epoch):
+        yield Unknown("ELE008", "the partition epoch: the source does not tell it")
         return
     changed = (now.leader, now.leader_epoch, now.isr) != (
         before.leader,

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from tidestaff.consistency.isr import effective_min_isr
-from tidestaff.consistency.model import NO_LEADER, Bracket
+from tidestaff.consistency.model import NO_LEADER, UNKNOWN_PARTITION_EPOCH, Bracket
 from tidestaff.consistency.predictions import predicted_cuts
 from tidestaff.consistency.verdict import Unknown, Violated
 from tidestaff.consistency.versions import Mode
@@ -72,9 +72,19 @@ class Sight:
     @cached_property
     def one_version_later(self) -> bool:
         """Exactly one write lies between the remembered state and this one."""
-        return (
-            self.previous is not None
-            and self.state.partition_epoch == self.previous.partition_epoch + 1
+        before, now = self.previous, self.state
+        if before is None or UNKNOWN_PARTITION_EPOCH in (
+            before.partition_epoch,
+            now.partition_epoch,
+        ):
+            return False
+        return now.partition_epoch == before.partition_epoch + 1
+
+    @cached_property
+    def compacted(self) -> bool:
+        """The topic is compacted, or was while it was watched: what cleaning took stays away."""
+        return self.observation.settings.compacted or (
+            self.memory is not None and self.memory.was_compacted
         )
 
     @cached_property

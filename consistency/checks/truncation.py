@@ -25,7 +25,7 @@ def lost_range(sight: Sight) -> OffsetRange | None:
     if memory is None or leader is None or end is None:
         return None
     first = end if end < memory.committed_end else None
-    if leader.lineage and memory.ledger and not sight.observation.settings.compacted:
+    if leader.lineage and memory.ledger and not sight.compacted:
         log_start = leader.log_start_offset or 0
         disagreement = first_disagreement(
             memory.ledger,

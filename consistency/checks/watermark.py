@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 
 def watermarks_in_order(sight: Sight) -> Iterator[Finding]:
-    """HWM001: log start <= HW <= LEO on one replica, read in that order."""
+    """HWM001: log start <= HW <= LEO on one replica, read in that order.
+
+    Judged on two observations in a row: after an unclean election a follower may cut below its HW
+    between the two readings.
+    """
     for reading in sight.observation.replicas:
         known = [
             (name, value)

@@ -13,13 +13,37 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tidestaff.streaming.conform import files, kraft, replication, zookeeper
+from tidestaff.streaming.conform import (
+    epoch_answers,
+    epoch_cache,
+    files,
+    isr,
+    isr_leader,
+    kraft,
+    kraft_scenarios,
+    replica_scenarios,
+    truncation,
+    watermark,
+    zookeeper,
+)
 from tidestaff.streaming.conform.vectors import CannotRunError, Handler, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-MODULES: Final = (zookeeper, kraft, replication, files)
+MODULES: Final = (
+    zookeeper,
+    kraft,
+    kraft_scenarios,
+    epoch_cache,
+    epoch_answers,
+    truncation,
+    replica_scenarios,
+    isr,
+    isr_leader,
+    watermark,
+    files,
+)
 
 # Told as a story with symbols for brokers: material for scenario tests, not for a pure function.
 NARRATIVE: Final = frozenset({"zk.scenario.partition_state"})

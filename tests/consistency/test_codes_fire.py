@@ -65,7 +65,7 @@ def fires(
 
 @fires("CTL001")
 def no_controller_for_a_minute() -> dict[str, Any]:
-    return _cluster_rounds(*[{"controller": -1}] * 12)
+    return _cluster_rounds(*[{"controller": -1}] * 14)
 
 
 @fires("CTL002", broker=2)
@@ -374,14 +374,14 @@ def follower_joins_below_the_start_of_the_epoch() -> dict[str, Any]:
 @fires("HWM001", broker=3, invariant=6)
 def watermark_is_above_the_log_end() -> dict[str, Any]:
     watch = Watch().settle()
-    watch.log(3, hw=11).see()
+    watch.log(3, hw=11).see(2)
     return watch.raised
 
 
 @fires("HWM001", broker=3)
 def log_start_is_above_the_watermark() -> dict[str, Any]:
     watch = Watch().settle()
-    watch.log(3, start=10, hw=9, leo=10).see()
+    watch.log(3, start=10, hw=9, leo=10).see(2)
     return watch.raised
 
 

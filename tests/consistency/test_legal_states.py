@@ -574,6 +574,53 @@ def compacted_replicas_have_gaps_and_are_cleaned_unequally() -> Watch:
     return watch
 
 
+@legal("LOG001", "LOG003")
+def topic_that_was_compacted_keeps_its_gaps_after_the_setting_changed() -> Watch:
+    watch = Watch().setting(compacted=True)
+    watch.see(2)
+    watch.setting(compacted=False)
+    watch.digests = (
+        BatchDigest(1, OffsetRange(0, 10), crc=1, gap_at=3),
+        BatchDigest(2, OffsetRange(0, 10), crc=2),
+    )
+    watch.see(3)
+    return watch
+
+
+@legal("ELE008", "ELE001", "ELE009")
+def source_that_does_not_tell_the_partition_epoch() -> Watch:
+    watch = Watch(version="4.1.1", mode=Mode.KRAFT).set(version_of_state=-1)
+    watch.settle()
+    watch.set(isr=(1, 2)).see(2)
+    watch.stop(1).set(leader=2, isr=(2,), epoch=1).log(2, epochs=lineage((0, 0), (1, 10)))
+    watch.see(2)
+    return watch
+
+
+@legal("HWM001")
+def follower_cuts_below_its_watermark_between_two_readings() -> Watch:
+    watch = Watch(isr=(1, 2)).log(3, leo=10, hw=10)
+    watch.see(2)
+    watch.log(3, leo=8, hw=10).see()
+    watch.log(3, leo=10, hw=10).see(2)
+    return watch
+
+
+@legal("REG003", "CTL003", "CTL002")
+def cluster_that_moved_to_kraft_counts_its_epochs_anew() -> tuple[str, ...]:
+    before = _cluster(rules_for("3.9.1"), 0, 1, 50, broker_epoch=90_000)
+    memory, verdicts = step(None, before)
+    after = _cluster(rules_for("3.9.1", Mode.KRAFT), 5_000, 3000, 3, broker_epoch=12)
+    return (*verdicts.codes, *step(memory, after)[1].codes)
+
+
+@legal("LOG004")
+def source_that_reports_no_topic_ids_takes_over() -> Watch:
+    watch = Watch().settle()
+    watch.set(topic_id=None, authoritative=False).see(20)
+    return watch
+
+
 @legal("LOG001")
 def checksums_above_a_followers_watermark_are_not_compared() -> Watch:
     watch = Watch()

@@ -49,7 +49,7 @@ def test_a_rule_that_is_not_listed_holds() -> None:
 def test_a_violation_is_found_by_its_code_and_broker() -> None:
     watch = Watch().settle()
     watch.log(3, hw=11)
-    verdicts = watch.see()
+    verdicts = watch.see(2)
     assert isinstance(verdicts.of("HWM001"), Violated)
     assert isinstance(verdicts.of("HWM001", 3), Violated)
     assert verdicts.of("HWM001", 2) == Holds("HWM001")
@@ -125,7 +125,7 @@ def test_bracketed_rules_are_unknown_without_a_coherent_bracket(bracket: Bracket
 
 def test_what_needs_one_reading_only_alarms_at_once_whatever_the_bracket() -> None:
     watch = Watch(bracket=Bracket.STRADDLED)
-    watch.log(3, hw=99).change(isr=(2, 3)).see()
+    watch.log(3, hw=99).change(isr=(2, 3)).see(2)
     assert set(watch.raised) == {"HWM001", "ELE002"}
 
 
