@@ -101,6 +101,6 @@ class Rule(Generic[SightT]):
 
     @property
     def why(self) -> str:
-        """The reasoning behind the claim: what the check's docstring says after its first line."""
-        lines = (self.check.__doc__ or "").strip().splitlines()
-        return " ".join(line.strip() for line in lines[1:] if line.strip())
+        """The reasoning behind the claim: what the check's docstring says after its first part."""
+        _, _, reasons = (self.check.__doc__ or "").strip().partition("\n\n")
+        return " ".join(reasons.split())

@@ -33,6 +33,7 @@ def test_a_rule_has_a_code_a_name_and_a_claim(rule: AnyRule) -> None:
     assert rule.family in FAMILIES
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", rule.name)
     assert rule.claim.endswith(".")
+    assert rule.why.endswith(".")
     assert rule.inputs
     assert (rule.check.__doc__ or "").startswith(f"{rule.code}: ")
 

@@ -70,7 +70,11 @@ def _minority(
 
 
 def batches_intact(sight: Sight) -> Iterator[Finding]:
-    """LOG002: every batch matches its own checksum."""
+    """LOG002: every batch matches its own checksum.
+
+    Replicas copy bytes unchanged, so a batch can be wrong on all of them alike: comparing them with
+    each other does not show it.
+    """
     for digest in sight.observation.digests:
         if digest.invalid_at is not None:
             yield Violated(
@@ -84,7 +88,11 @@ def batches_intact(sight: Sight) -> Iterator[Finding]:
 
 
 def offsets_without_gap(sight: Sight) -> Iterator[Finding]:
-    """LOG003: offsets of a topic that is not compacted follow each other without a gap."""
+    """LOG003: offsets of a topic that is not compacted follow each other without a gap.
+
+    Replicas copy batches as they are and leaders number them in a row; only the cleaner of a
+    compacted topic takes some out.
+    """
     for digest in sight.observation.digests:
         if digest.gap_at is None:
             continue
@@ -101,7 +109,11 @@ def offsets_without_gap(sight: Sight) -> Iterator[Finding]:
 
 
 def topic_ids_agree(sight: Sight) -> Iterator[Finding]:
-    """LOG004: partition.metadata names the topic id that the cluster's metadata has."""
+    """LOG004: partition.metadata names the topic id that the cluster's metadata has.
+
+    From 2.8 brokers refuse requests for another topic id: replication of such a replica stops at
+    the next change of controller.
+    """
     known = sight.observation.topic_id
     remembered = sight.memory.topic_id if sight.memory is not None else None
     source_tells = sight.observation.authoritative and not sight.kraft
@@ -125,7 +137,10 @@ def topic_ids_agree(sight: Sight) -> Iterator[Finding]:
 
 
 def log_dirs_online(sight: Sight) -> Iterator[Finding]:
-    """LOG005: the log directory of every replica is online."""
+    """LOG005: the log directory of every replica is online.
+
+    The broker goes on with its other directories, so the replica is silently missing.
+    """
     for reading in sight.observation.replicas:
         if not reading.log_dir_online:
             yield Violated(
@@ -138,7 +153,11 @@ def log_dirs_online(sight: Sight) -> Iterator[Finding]:
 
 
 def checkpoint_lists_every_partition(health: HealthObservation) -> Iterator[Finding]:
-    """LOG006: replication-offset-checkpoint lists every partition of its log directory."""
+    """LOG006: replication-offset-checkpoint lists every partition of its log directory.
+
+    The broker starts such a replica's HW at its log start; before 0.11 it then cuts everything
+    above.
+    """
     if health.problem is ProblemKind.CHECKPOINT_ENTRY_MISSING:
         yield Violated(
             "LOG006",
@@ -150,7 +169,11 @@ def checkpoint_lists_every_partition(health: HealthObservation) -> Iterator[Find
 
 
 def directories_are_assigned(health: HealthObservation) -> Iterator[Finding]:
-    """LOG007: a partition directory belongs to a replica that is assigned to the broker."""
+    """LOG007: a partition directory belongs to a replica that is assigned to the broker.
+
+    Left over from a deletion or a move that the broker was never told of. Names that end in
+    -delete, -future or -stray are lawful.
+    """
     if health.problem is ProblemKind.STRAY_DIRECTORY:
         yield Violated(
             "LOG007",

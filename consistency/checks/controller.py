@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 
 def somebody_is_controller(sight: ClusterSight) -> Iterator[Finding]:
-    """CTL001: a cluster has a controller; while it has none, nothing fails over."""
+    """CTL001: a cluster has a controller; while it has none, nothing fails over.
+
+    Short gaps are normal: the node goes with the old controller's session and comes with the next
+    claim. Elections, ISR changes and topic changes all wait for it.
+    """
     if sight.observation.controller == NO_LEADER:
         yield Violated(
             "CTL001",
@@ -58,7 +62,11 @@ def _two_controllers(epoch: int, first: int, second: int) -> Violated:
 
 
 def controller_epoch_never_falls(sight: ClusterSight) -> Iterator[Finding]:
-    """CTL003: /controller_epoch only rises."""
+    """CTL003: /controller_epoch only rises.
+
+    Brokers and ZooKeeper fence whoever carries a smaller epoch; one that falls means that the store
+    itself went back, as after a restore.
+    """
     before = sight.memory.controller_epoch if sight.memory is not None else None
     now = sight.observation.controller_epoch
     if before is not None and now is not None and now < before:
@@ -102,7 +110,11 @@ def no_write_by_a_stale_controller(sight: Sight) -> Iterator[Finding]:
 
 
 def no_state_from_the_future(sight: Sight) -> Iterator[Finding]:
-    """CTL005: no state carries a controller epoch above /controller_epoch, read after the state."""
+    """CTL005: no state carries a controller epoch above /controller_epoch, read after the state.
+
+    The epoch is raised before anything is written under it, so with this order of reading a larger
+    one in the state cannot come about lawfully.
+    """
     written, known = sight.state.controller_epoch, sight.observation.cluster_controller_epoch
     if written is not None and known is not None and written > known:
         yield Violated(

@@ -123,7 +123,11 @@ def _wrong_leader(sight: Sight, eligible: Sequence[BrokerId], because: str) -> V
 
 
 def leaderless_though_eligible(sight: Sight) -> Iterator[Finding]:
-    """ELE005: a partition without a leader gets one as soon as somebody is eligible."""
+    """ELE005: a partition without a leader gets one as soon as somebody is eligible.
+
+    Who that is follows from Kafka's own election, run on the observed state. Elections are tried
+    when a broker returns, so a partition that stays leaderless points at the controller.
+    """
     state = sight.state
     if state.leader != NO_LEADER or sight.observation.deleting:
         return
@@ -180,7 +184,11 @@ def _leaderless_for_ms(sight: Sight) -> int:
 
 
 def election_was_clean(sight: Sight) -> Iterator[Finding]:
-    """ELE009: a leader comes from the ISR (or the ELR): any other may lack committed records."""
+    """ELE009: a leader comes from the ISR (or the ELR): any other may lack committed records.
+
+    It is an alert even where unclean election is allowed: the price is named as the range of
+    committed offsets that the new leader does not have.
+    """
     before, now = sight.previous, sight.state
     if before is None or now.leader < 0:
         return
@@ -234,7 +242,11 @@ def _predicted_loss(sight: Sight) -> OffsetRange | None:
 
 
 def preferred_replica_leads(sight: Sight) -> Iterator[Finding]:
-    """ELE010: with automatic rebalance a preferred replica that may lead gets the lead back."""
+    """ELE010: with automatic rebalance a preferred replica that may lead gets the lead back.
+
+    ZooKeeper controllers act only above a share of misplaced leaders per broker, KRaft controllers
+    always; both look every five minutes.
+    """
     observation, state = sight.observation, sight.state
     preferred = observation.assignment.replicas[0] if observation.assignment.replicas else NO_LEADER
     if state.leader < 0 or state.leader == preferred or observation.deleting:
@@ -263,7 +275,11 @@ def preferred_replica_leads(sight: Sight) -> Iterator[Finding]:
 
 
 def partition_has_a_leader(sight: Sight) -> Iterator[Finding]:
-    """ELE012: a partition without a leader can be neither written nor read."""
+    """ELE012: a partition without a leader can be neither written nor read.
+
+    It is never called a wrong leader: with no in-sync replica alive this is what Kafka promises to
+    do.
+    """
     if sight.state.leader != NO_LEADER or sight.observation.deleting:
         return
     yield Violated(

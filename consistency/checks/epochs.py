@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def lineage_rises(sight: Sight) -> Iterator[Finding]:
-    """EPO002: epochs and start offsets rise from entry to entry, and none is negative."""
+    """EPO002: epochs and start offsets rise from entry to entry, and none is negative.
+
+    The list is searched from its end; up to 2.0.0 equal start offsets are lawful.
+    """
     strict = sight.rules.epoch_cache is EpochCacheGeneration.SECOND
     for reading in sight.observation.replicas:
         lineage = reading.lineage
@@ -51,7 +54,11 @@ def _text(lineage: Lineage) -> str:
 
 
 def no_epoch_from_the_future(sight: Sight) -> Iterator[Finding]:
-    """EPO003: no replica knows a leader epoch that the metadata, read after it, has not reached."""
+    """EPO003: no replica knows a leader epoch that the metadata, read after it, has not reached.
+
+    Judged with metadata that was read again after the replica, since an old reading of the metadata
+    looks the same.
+    """
     for reading in sight.observation.replicas:
         if reading.lineage and reading.lineage[-1].epoch > sight.state.leader_epoch:
             yield Violated(
@@ -85,7 +92,11 @@ def committed_lineages_agree(sight: Sight) -> Iterator[Finding]:
 
 
 def epochs_start_once(sight: Sight) -> Iterator[Finding]:
-    """EPO005: an epoch starts at the same offset on every replica that holds records of it."""
+    """EPO005: an epoch starts at the same offset on every replica that holds records of it.
+
+    Needs neither HW nor ISR: whoever holds records of an epoch has them from its one leader.
+    Entries moved by the log start, and epochs without records, are left out.
+    """
     for conflict in conflicts(sight):
         if conflict.kind is ConflictKind.START:
             yield Violated(
@@ -100,7 +111,11 @@ def epochs_start_once(sight: Sight) -> Iterator[Finding]:
 
 
 def leader_recorded_its_epoch(sight: Sight) -> Iterator[Finding]:
-    """EPO006: a leader has its own epoch in its file (2.0.1+): followers truncate by it."""
+    """EPO006: a leader has its own epoch in its file (2.0.1+): followers truncate by it.
+
+    Without the entry the leader answers a follower's question with the end of an older epoch, and
+    the follower keeps or cuts the wrong records.
+    """
     leader = sight.leader
     if leader is None or not leader.lineage or not sight.rules.leader_writes_epoch_at_once:
         return

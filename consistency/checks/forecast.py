@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def survives_one_failure(sight: Sight) -> Iterator[Finding]:
-    """FCT001: if the leader's broker stops now, somebody else can lead."""
+    """FCT001: if the leader's broker stops now, somebody else can lead.
+
+    The forecast runs the election rules of the cluster's version on the state as it is now.
+    """
     observation, leader = sight.observation, sight.state.leader
     if leader < 0 or len(observation.assignment.target) < 2 or observation.deleting:
         return
@@ -30,7 +33,11 @@ def survives_one_failure(sight: Sight) -> Iterator[Finding]:
 
 
 def loses_nothing_at_the_next_failure(sight: Sight) -> Iterator[Finding]:
-    """FCT002: if the leader's broker stops now, no committed offset is lost."""
+    """FCT002: if the leader's broker stops now, no committed offset is lost.
+
+    Either unclean election is allowed and the next in line is behind, or an electable replica
+    already lacks committed records.
+    """
     observation, leader = sight.observation, sight.state.leader
     if leader < 0 or sight.leader_watermark is None or observation.deleting:
         return

@@ -22,7 +22,10 @@ SHRINK_OVERDUE_EXTRA_MS: Final = 15_000
 
 
 def isr_within_assignment(sight: Sight) -> Iterator[Finding]:
-    """ISR001: every ISR member is an assigned replica."""
+    """ISR001: every ISR member is an assigned replica.
+
+    A member outside the assignment may be elected, and the HW waits for it.
+    """
     strangers = sorted(set(sight.state.isr) - set(sight.observation.assignment.replicas))
     if strangers:
         yield Violated(
@@ -134,7 +137,11 @@ def caught_up_replicas_join(sight: Sight) -> Iterator[Finding]:
 
 
 def isr_is_steady(sight: Sight) -> Iterator[Finding]:
-    """ISR005: a replica does not leave the ISR again and again without a restart."""
+    """ISR005: a replica does not leave the ISR again and again without a restart.
+
+    Joining does not look at how long a replica kept up, so a slow one joins and is thrown out
+    again. Exits that a restart explains do not count.
+    """
     memory = sight.memory
     if memory is None:
         return
@@ -152,7 +159,10 @@ def isr_is_steady(sight: Sight) -> Iterator[Finding]:
 
 
 def above_min_isr(sight: Sight) -> Iterator[Finding]:
-    """ISR006: the ISR is larger than min.insync.replicas, so that one failure stops no write."""
+    """ISR006: the ISR is larger than min.insync.replicas, so that one failure stops no write.
+
+    Topics whose replication factor equals min.insync.replicas are always there and are left out.
+    """
     if sight.state.leader < 0 or sight.observation.deleting:
         return
     size, minimum = len(sight.state.isr), sight.effective_min_isr
@@ -166,7 +176,10 @@ def above_min_isr(sight: Sight) -> Iterator[Finding]:
 
 
 def not_under_min_isr(sight: Sight) -> Iterator[Finding]:
-    """ISR007: the ISR has at least min.insync.replicas members."""
+    """ISR007: the ISR has at least min.insync.replicas members.
+
+    From 3.7 the minimum counts at most the number of replicas.
+    """
     if sight.state.leader == NO_LEADER or sight.observation.deleting:
         return
     if len(sight.state.isr) < sight.effective_min_isr:
@@ -180,7 +193,10 @@ def not_under_min_isr(sight: Sight) -> Iterator[Finding]:
 
 
 def fully_replicated(sight: Sight) -> Iterator[Finding]:
-    """ISR008: every replica that is to stay is in sync."""
+    """ISR008: every replica that is to stay is in sync.
+
+    Replicas that a reassignment is adding do not count: they may lawfully take hours.
+    """
     if sight.state.leader < 0 or sight.observation.deleting:
         return
     assignment = sight.observation.assignment
@@ -198,7 +214,10 @@ def fully_replicated(sight: Sight) -> Iterator[Finding]:
 
 
 def elr_apart_from_isr(sight: Sight) -> Iterator[Finding]:
-    """ISR009: ISR and ELR have no member in common."""
+    """ISR009: ISR and ELR have no member in common.
+
+    The ELR holds those who left the ISR while it was too small; joining again takes them out.
+    """
     common = sorted(set(sight.state.isr) & set(sight.state.elr))
     if common:
         yield Violated(

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def leader_in_isr(sight: Sight) -> Iterator[Finding]:
-    """ELE002: a leader is a member of the ISR it leads."""
+    """ELE002: a leader is a member of the ISR it leads.
+
+    Leader and ISR are set by one write, so no order of reading can tear them apart.
+    """
     state = sight.state
     if state.leader >= 0 and state.leader not in state.isr:
         yield Violated(
@@ -28,7 +31,11 @@ def leader_in_isr(sight: Sight) -> Iterator[Finding]:
 
 
 def leader_in_assignment(sight: Sight) -> Iterator[Finding]:
-    """ELE003: a leader is one of the assigned replicas."""
+    """ELE003: a leader is one of the assigned replicas.
+
+    State and assignment are two nodes or two records; only a coherent bracket makes them
+    comparable.
+    """
     replicas = sight.observation.assignment.replicas
     if sight.state.leader >= 0 and sight.state.leader not in replicas:
         yield Violated(
@@ -115,7 +122,11 @@ def leader_epoch_never_falls(sight: Sight) -> Iterator[Finding]:
 
 
 def every_change_has_a_version(sight: Sight) -> Iterator[Finding]:
-    """ELE008: leader, leader epoch and ISR change only together with a new partition epoch."""
+    """ELE008: leader, leader epoch and ISR change only together with a new partition epoch.
+
+    zkVersion and partition epoch are counted by the store. A change without one was made behind the
+    controller's back, or the store lost writes.
+    """
     before, now = sight.previous, sight.state
     if before is None or now.leader_epoch < before.leader_epoch:
         return

@@ -33,7 +33,11 @@ def registered_brokers_answer(sight: ClusterSight) -> Iterator[Finding]:
 
 
 def unregistered_brokers_do_not_lead(sight: ClusterSight) -> Iterator[Finding]:
-    """REG002: a broker whose registration is gone stops leading; one that goes on is a zombie."""
+    """REG002: a broker whose registration is gone stops leading; one that goes on is a zombie.
+
+    It notices when it reaches ZooKeeper or the controller again; until then clients that know no
+    better write to it, in an old leader epoch.
+    """
     registered = {r.broker for r in sight.observation.registrations if not r.fenced}
     for broker in sight.observation.leading:
         if broker not in registered:
@@ -47,7 +51,11 @@ def unregistered_brokers_do_not_lead(sight: ClusterSight) -> Iterator[Finding]:
 
 
 def broker_epoch_never_falls(sight: ClusterSight) -> Iterator[Finding]:
-    """REG003: the broker epoch (czxid, or registration offset) of one broker id only rises."""
+    """REG003: the broker epoch (czxid, or registration offset) of one broker id only rises.
+
+    It tells the processes of one broker id apart; one that falls makes a stale process look like
+    the current one.
+    """
     if sight.memory is None:
         return
     before = {r.broker: r.broker_epoch for r in sight.memory.registrations}

@@ -27,24 +27,38 @@ def _violated(health: HealthObservation, code: str, expected: str, fallback: str
 
 
 def sources_speak(health: HealthObservation) -> Iterator[Finding]:
-    """SRC001: every source reports at least once in its interval."""
+    """SRC001: every source reports at least once in its interval.
+
+    What does not report cannot be judged, and silence must not look like health.
+    """
     if health.problem is ProblemKind.SILENT:
         yield _violated(health, "SRC001", "a report within the interval", "silent")
 
 
 def sources_can_read(health: HealthObservation) -> Iterator[Finding]:
-    """SRC002: every source can read what it is there to read."""
+    """SRC002: every source can read what it is there to read.
+
+    The rules that need it answer Unknown meanwhile; the reason names the missing permission where
+    there is one.
+    """
     if health.problem is ProblemKind.UNREADABLE:
         yield _violated(health, "SRC002", "readable", "not readable")
 
 
 def clocks_agree(health: HealthObservation) -> Iterator[Finding]:
-    """SRC003: the clocks of the sources agree within the limit."""
+    """SRC003: the clocks of the sources agree within the limit.
+
+    Readings of one bracket are put in order by their times; a clock that is off makes the order a
+    guess.
+    """
     if health.problem is ProblemKind.CLOCK_SKEW:
         yield _violated(health, "SRC003", "clocks that agree", f"clock off by {health.skew_ms} ms")
 
 
 def epoch_file_readable(health: HealthObservation) -> Iterator[Finding]:
-    """EPO001: leader-epoch-checkpoint can be read as Kafka reads it."""
+    """EPO001: leader-epoch-checkpoint can be read as Kafka reads it.
+
+    A broker that cannot read it takes the whole log directory offline, or truncates by it wrongly.
+    """
     if health.problem is ProblemKind.MALFORMED:
         yield _violated(health, "EPO001", "version 0, a count, and that many entries", "malformed")

@@ -42,7 +42,11 @@ def lost_range(sight: Sight) -> OffsetRange | None:
 
 
 def committed_offsets_kept(sight: Sight) -> Iterator[Finding]:
-    """TRN001: a leader holds every offset that was ever committed."""
+    """TRN001: a leader holds every offset that was ever committed.
+
+    The leader's LEO is compared, not its HW: a new leader's HW may lawfully lag until its followers
+    have fetched. What retention removed does not count.
+    """
     if sight.leader is None or sight.leader_end is None:
         if sight.state.leader >= 0:
             yield Unknown("TRN001", "the leader's own log end in this leader epoch")
@@ -97,7 +101,11 @@ def not_cut_too_far(sight: Sight) -> Iterator[Finding]:
 
 
 def cut_far_enough(sight: Sight) -> Iterator[Finding]:
-    """TRN003: a follower drops what its leader does not have, at the predicted offset."""
+    """TRN003: a follower drops what its leader does not have, at the predicted offset.
+
+    The point is predicted when the leader epoch begins, from the follower's log before it and the
+    leader's in it; judged once the follower is known to have fetched.
+    """
     yield from _tails(sight, predicted=True)
 
 

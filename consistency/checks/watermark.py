@@ -65,7 +65,11 @@ def watermark_never_falls_while_leading(sight: Sight) -> Iterator[Finding]:
 
 
 def watermark_moves(sight: Sight) -> Iterator[Finding]:
-    """HWM003: the HW follows the leader's LEO; where it stands still, somebody holds it."""
+    """HWM003: the HW follows the leader's LEO; where it stands still, somebody holds it.
+
+    From 3.7 the HW is frozen below min.insync.replicas; otherwise it waits for the slowest member
+    of the ISR or for one about to join. A report, not a fault.
+    """
     watermark, end = sight.leader_watermark, sight.leader_end
     remembered = sight.remembered(sight.state.leader)
     if watermark is None or end is None or remembered is None or watermark >= end:
@@ -118,7 +122,11 @@ def isr_holds_what_is_committed(sight: Sight) -> Iterator[Finding]:
 
 
 def followers_learn_the_watermark(sight: Sight) -> Iterator[Finding]:
-    """HWM005: a follower that has the records learns the leader's HW within a few fetches."""
+    """HWM005: a follower that has the records learns the leader's HW within a few fetches.
+
+    A follower's HW is always one fetch behind, so it is compared with the leader's of one
+    observation earlier.
+    """
     watermark = sight.leader_watermark
     remembered_leader = sight.remembered(sight.state.leader)
     if watermark is None or remembered_leader is None:

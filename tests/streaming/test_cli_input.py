@@ -229,22 +229,40 @@ events = st.sampled_from(["leader-failure", "preferred", "unclean", "new-partiti
         optional={"restarted": st.sampled_from(["clean", "unclean"])},
     ),
 )
-partitions = st.fixed_dictionaries(
-    {"replicas": broker_lists, "isr": broker_lists, "leader": numbers, "leader_epoch": numbers},
-    optional={
-        **dict.fromkeys(("adding", "removing", "elr", "last_known_elr"), broker_lists),
-        "recovery": st.sampled_from(["recovered", "recovering"]),
-    },
-)
+
+
+@st.composite
+def elections(draw: st.DrawFn) -> dict[str, object]:
+    """Elections that can be: most are judged, the rest refused for their ELR or their event."""
+    replicas = draw(st.permutations(range(5)).map(lambda all_: all_[:3]))
+    isr = draw(st.lists(st.sampled_from(replicas), unique=True, max_size=3))
+    outside = [replica for replica in replicas if replica not in isr]
+    partition = {
+        "replicas": replicas,
+        "isr": isr,
+        "leader": draw(st.sampled_from([-1, *isr])),
+        "leader_epoch": draw(st.integers(0, 6)),
+        "elr": draw(st.just([]) | st.just(outside)),
+        "last_known_elr": draw(st.just([]) | st.just(replicas[:1])),
+        "adding": draw(st.just([]) | st.just(replicas[:1])),
+        "removing": draw(st.just([]) | st.just(replicas[2:])),
+    }
+    event = draw(events)
+    if event == "new-partition":
+        partition = {"replicas": replicas}
+    elif draw(st.booleans()):
+        partition["elr"] = partition["last_known_elr"] = []
+    minimum, unclean = draw(st.integers(1, 3)), draw(st.booleans())
+    return {
+        "partition": partition,
+        "live": draw(broker_lists),
+        "event": event,
+        "settings": {"min_insync_replicas": minimum, "unclean_leader_election_enable": unclean},
+    }
+
+
 plausible = {
-    E: st.fixed_dictionaries(
-        {"partition": partitions, "live": broker_lists, "event": events},
-        optional={
-            "settings": st.fixed_dictionaries(
-                {}, optional={"unclean_leader_election_enable": st.booleans()}
-            )
-        },
-    ),
+    E: elections(),
     T: st.fixed_dictionaries(
         dict.fromkeys(
             ("leader", "follower"),
