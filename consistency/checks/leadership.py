@@ -48,8 +48,11 @@ def leader_in_assignment(sight: Sight) -> Iterator[Finding]:
 
 
 def leader_is_live(sight: Sight) -> Iterator[Finding]:
-    """ELE004: a dead leader is replaced once its session has run out and the controller had
-    time."""
+    """ELE004: a dead leader is replaced once its session has run out and the controller had time.
+
+    Until then it is normal: the controller learns of a death when the session runs out, then works
+    through its queue.
+    """
     leader = sight.state.leader
     if leader < 0 or leader in sight.present:
         return
@@ -70,8 +73,11 @@ def _absence(sight: Sight, broker: BrokerId) -> str:
 
 
 def one_leader_per_epoch(sight: Sight) -> Iterator[Finding]:
-    """ELE006: one leader epoch never has two leaders, in the metadata or in the brokers' own
-    minds."""
+    """ELE006: one leader epoch never has two leaders, in the metadata or in the brokers' own minds.
+
+    Two brokers that both believe to lead are lawful in different epochs, while the old one has not
+    been told; never in one.
+    """
     state = sight.state
     era = sight.memory.era(state.leader_epoch) if sight.memory is not None else None
     if era is not None and state.leader >= 0 and 0 <= era.leader != state.leader:
@@ -152,8 +158,11 @@ def every_change_has_a_version(sight: Sight) -> Iterator[Finding]:
 
 
 def deposed_leader_stops_committing(sight: Sight) -> Iterator[Finding]:
-    """ELE011: a leader of an older epoch cannot go on committing once its followers have left
-    it."""
+    """ELE011: a leader of an older epoch cannot go on committing once its followers have left it.
+
+    It may lawfully commit once more with followers that have not been told either. When it goes on,
+    clients are acknowledged records that will be cut.
+    """
     for reading in sight.observation.replicas:
         if not reading.leads or reading.leader_epoch is None or reading.high_watermark is None:
             continue

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 def registered_brokers_answer(sight: ClusterSight) -> Iterator[Finding]:
     """REG001: a broker that stays registered answers; a node left by a dead process goes with its
-    session, and until then blocks the restart."""
+    session, and until then blocks the restart.
+
+    The broker counts as live for every election until then, although nobody serves its replicas.
+    """
     answering = sight.observation.answering
     if answering is None:
         yield Unknown("REG001", "which brokers answer requests")
