@@ -63,12 +63,22 @@ def labelled(rows: Sequence[tuple[str, str]], *, indent: int = 0) -> list[str]:
     return lines
 
 
-def column_widths(rows: Sequence[Sequence[str]], *, total: int, least: int = 12) -> list[int]:
-    """Natural widths; where they do not fit the widest column gives way, again and again."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+def column_widths(rows: Sequence[Sequence[str]], *, total: int) -> list[int]:
+    """Natural widths; where they do not fit the widest column gives way, down to its longest word.
+
+    What still does not fit is wider than the terminal, but stays aligned.
+    """
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    words = [
+        max(len(word) for cell in column for word in [*cell.split(), ""]) for column in columns
+    ]
     room = total - len(GAP) * (len(widths) - 1)
-    while sum(widths) > room and max(widths) > least:
-        widths[widths.index(max(widths))] -= 1
+    while sum(widths) > room:
+        spare = [number for number, width in enumerate(widths) if width > words[number]]
+        if not spare:
+            break
+        widths[max(spare, key=widths.__getitem__)] -= 1
     return widths
 
 

@@ -45,14 +45,7 @@ def assignment_order() -> Scene:
         for rules in sets
     ]
     states = [_state(outcome) for outcome in outcomes]
-    cuts = [
-        consequences(
-            follower=logs[9],
-            leader=as_leader(logs[after.leader], after.leader_epoch, rules),
-            rules=rules,
-        ).cut
-        for after, rules in zip(states, sets, strict=True)
-    ]
+    cuts = [_cut(logs[9], logs, after, rules) for after, rules in zip(states, sets, strict=True)]
     by_isr_order = elect_offline(assignment=isr, isr=isr, live={5, 9}, unclean_allowed=False)
     return Scene(
         title="The order of the assignment counts, not the order of the ISR",
@@ -75,7 +68,7 @@ def assignment_order() -> Scene:
             ("next leader", *(name_of(after.leader) for after in states)),
             ("ISR", *(brokers(after.isr) for after in states)),
             ("leader epoch", *(f"{state.leader_epoch} -> {s.leader_epoch}" for s in states)),
-            ("then 9 cuts", *map(str, cuts)),
+            ("then 9 cuts", *cuts),
         ),
         lesson=(
             "Kafka takes the first of the assignment that is live and in the ISR. Whoever goes by "
@@ -84,6 +77,13 @@ def assignment_order() -> Scene:
         ),
         alerts=(Alert("ELE001", "if any other broker leads after this event"),),
     )
+
+
+def _cut(
+    follower: ReplicaLog, logs: dict[BrokerId, ReplicaLog], after: PartitionState, rules: RuleSet
+) -> str:
+    leader = as_leader(logs[after.leader], after.leader_epoch, rules)
+    return str(consequences(follower=follower, leader=leader, rules=rules).cut or "nothing")
 
 
 def unclean_choice() -> Scene:

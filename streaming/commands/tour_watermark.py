@@ -12,26 +12,14 @@ from tidestaff.streaming.commands.scene import Alert, Scene, drawing, log
 
 if TYPE_CHECKING:
     from tidestaff.consistency.truncation import ReplicaLog
+    from tidestaff.consistency.versions import RuleSet
 
 
 def frozen_watermark() -> Scene:
     """From 3.7 the HW waits for min ISR; before, a lone leader commits what nobody else has."""
     sets = [rules_for("3.6"), rules_for("3.7")]
     leader, follower = log(8, 5, (4, 0)), log(5, 5, (4, 0))
-    questions = [
-        WatermarkQuestion(
-            rules=rules,
-            log_end_offset=leader.log_end_offset,
-            high_watermark=leader.high_watermark,
-            followers={
-                broker: RemoteReplica(follower.log_end_offset, caught_up=False) for broker in (2, 3)
-            },
-            isr=(1,),
-            maximal_isr=(1,),
-            min_insync_replicas=2,
-        )
-        for rules in sets
-    ]
+    questions = [_alone_in_sync(leader, follower, rules) for rules in sets]
     after = [question.next_high_watermark() for question in questions]
     rows = (
         ("high watermark", *(f"{leader.high_watermark} -> {each}" for each in after)),
@@ -61,6 +49,19 @@ def frozen_watermark() -> Scene:
             Alert("HWM003", "while it stands still, with who or what holds it"),
             Alert("ISR007", "the cause, as long as the ISR is too small"),
         ),
+    )
+
+
+def _alone_in_sync(leader: ReplicaLog, follower: ReplicaLog, rules: RuleSet) -> WatermarkQuestion:
+    behind = RemoteReplica(follower.log_end_offset, caught_up=False)
+    return WatermarkQuestion(
+        rules=rules,
+        log_end_offset=leader.log_end_offset,
+        high_watermark=leader.high_watermark,
+        followers={2: behind, 3: behind},
+        isr=(1,),
+        maximal_isr=(1,),
+        min_insync_replicas=2,
     )
 
 

@@ -37,6 +37,16 @@ def test_the_table_fits_the_terminal(
     assert max(map(len, capsys.readouterr().out.splitlines())) <= columns
 
 
+def test_a_narrow_terminal_keeps_the_columns_aligned(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    main(["rules"])
+    head, *lines = capsys.readouterr().out.splitlines()
+    column = head.index("SEVERITY")
+    assert {line[column - 2 : column] for line in lines} == {"  "}
+
+
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from tidestaff.consistency.model import NO_LEADER, BrokerId
-
 from tidestaff.connectors.simulator.kernel.rules import Fence, IsrExpand, RuleSet, Truncation
 from tidestaff.connectors.simulator.kernel.state import (
     Isr,
@@ -26,6 +24,7 @@ from tidestaff.connectors.simulator.kernel.truncation import (
     last_matching_record,
     truncation_point,
 )
+from tidestaff.consistency.model import NO_LEADER, BrokerId
 
 Params: TypeAlias = Mapping[str, int]
 
@@ -101,9 +100,7 @@ def become_follower(state: State, params: Params, rules: RuleSet) -> Outcome:
         return NotEnabled("the request names no other leader")
     if request.leader_epoch <= replica.belief.leader_epoch:
         return NotEnabled("the replica knows this epoch already")
-    leads_in_it = leader.believes_it_leads and (
-        leader.belief.leader_epoch == request.leader_epoch
-    )
+    leads_in_it = leader.believes_it_leads and (leader.belief.leader_epoch == request.leader_epoch)
     if rules.truncation_fenced and not leads_in_it:
         return NotEnabled("the leader does not lead in this epoch yet")
     cut = truncation_point(rules.truncate_on_become_follower, leader=leader, follower=replica)
@@ -171,8 +168,11 @@ def leader_advance_hw(state: State, params: Params, rules: RuleSet) -> Outcome:
     return state.with_replica(leader._replace(high_watermark=offset + 1))
 
 
-def leader_shrink_isr(state: State, params: Params, _: RuleSet) -> Outcome:
-    """The znode's leader, in the znode's epoch, drops a member that is behind its LEO."""
+def leader_shrink_isr(state: State, params: Params, rules: RuleSet) -> Outcome:
+    """The znode's leader, in the znode's epoch, drops a member that is behind its LEO.
+
+    A follower that the HW fence refuses counts as behind: the leader does not see its position.
+    """
     leader, replica = state.replica(params["leader"]), state.replica(params["replica"])
     if leader is None or replica is None:
         return NO_SUCH_REPLICA
@@ -180,7 +180,7 @@ def leader_shrink_isr(state: State, params: Params, _: RuleSet) -> Outcome:
         return NotEnabled("it is not the znode's leader in the znode's epoch")
     if replica.broker not in state.quorum.isr:
         return NotEnabled("the replica is not in the ISR")
-    if follows(replica, leader) and replica.log_end_offset >= leader.log_end_offset:
+    if _reached(rules, leader=leader, follower=replica, end=leader.log_end_offset):
         return NotEnabled("the replica follows and has all the leader has")
     return _leader_decides(state, leader, without(state.quorum.isr, replica.broker))
 
@@ -194,10 +194,8 @@ def leader_expand_isr(state: State, params: Params, rules: RuleSet) -> Outcome:
         return NotEnabled("it is not the znode's leader in the znode's epoch")
     if replica.broker in state.quorum.isr:
         return NotEnabled("the replica is in the ISR already")
-    if not follows(replica, leader):
-        return NOT_FOLLOWING
-    if replica.log_end_offset < leader.high_watermark:
-        return NotEnabled("the replica has not reached the leader's HW")
+    if not _reached(rules, leader=leader, follower=replica, end=leader.high_watermark):
+        return NotEnabled("the replica does not follow or has not reached the leader's HW")
     needs_epoch = rules.isr_expand is IsrExpand.LEO_REACHED_HW_AND_HW_IN_CURRENT_EPOCH
     if needs_epoch and not hw_in_current_epoch(leader):
         return NotEnabled("the leader's HW has not reached its own epoch")
@@ -227,6 +225,15 @@ def passes(fence: Fence, *, leader: Replica, follower: Replica, offset: int) -> 
         return tail_epoch_matches(leader=leader, follower=follower)
     assert fence is Fence.RECORD_EPOCH_MATCHES
     return offset < 0 or leader.log[offset].epoch == follower.log[offset].epoch
+
+
+def _reached(rules: RuleSet, *, leader: Replica, follower: Replica, end: int) -> bool:
+    """The leader sees that the follower holds all below `end`: it follows, and passes the fence."""
+    return (
+        follows(follower, leader)
+        and follower.log_end_offset >= end
+        and passes(rules.hw_fence, leader=leader, follower=follower, offset=end - 1)
+    )
 
 
 def tail_epoch_matches(*, leader: Replica, follower: Replica) -> bool:

@@ -9,17 +9,15 @@ from __future__ import annotations
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tidestaff.consistency.model import NO_LEADER
-
 from tidestaff.connectors.simulator.kernel.actions import is_true_leader
 from tidestaff.connectors.simulator.kernel.state import Record, follows_in_epoch
+from tidestaff.consistency.model import NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from tidestaff.consistency.model import BrokerId
-
     from tidestaff.connectors.simulator.kernel.state import Replica, State
+    from tidestaff.consistency.model import BrokerId
 
 Ledger: TypeAlias = frozenset[tuple[int, Record]]
 """Offset and record of everything ever committed, also when it is lost by now."""

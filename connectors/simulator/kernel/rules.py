@@ -66,7 +66,7 @@ KIP320_FIRST_TRY: Final = RuleSet(
     truncation_fenced=False,
     fetch_fence=Fence.TAIL_EPOCH_MATCHES,
     hw_fence=Fence.RECORD_EPOCH_MATCHES,
-    isr_expand=IsrExpand.LEO_REACHED_HW,
+    isr_expand=IsrExpand.LEO_REACHED_HW_AND_HW_IN_CURRENT_EPOCH,
 )
 KIP320: Final = RuleSet(
     truncate_on_become_follower=Truncation.LAST_MATCHING_RECORD,

@@ -100,6 +100,4 @@ def follows(follower: Replica, leader: Replica) -> bool:
 
 def follows_in_epoch(follower: Replica, leader: Replica) -> bool:
     """Both believe in this leader and in the same leader epoch."""
-    return (
-        follows(follower, leader) and follower.belief.leader_epoch == leader.belief.leader_epoch
-    )
+    return follows(follower, leader) and follower.belief.leader_epoch == leader.belief.leader_epoch

@@ -9,9 +9,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tidestaff.consistency.errors import ConsistencyError, FormatError
-from tidestaff.consistency.model import NO_LEADER
-
 from tidestaff.connectors.simulator.kernel.actions import NotEnabled
 from tidestaff.connectors.simulator.kernel.enabled import TABLE, Action, Bounds, apply
 from tidestaff.connectors.simulator.kernel.invariants import (
@@ -22,14 +19,15 @@ from tidestaff.connectors.simulator.kernel.invariants import (
 )
 from tidestaff.connectors.simulator.kernel.rules import RuleSet, rules_from
 from tidestaff.connectors.simulator.kernel.state import State, initial_state
+from tidestaff.consistency.errors import ConsistencyError, FormatError
+from tidestaff.consistency.model import NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from tidestaff.consistency.model import BrokerId
-
     from tidestaff.connectors.simulator.kernel.state import LeaderAndIsr, Log, Replica
+    from tidestaff.consistency.model import BrokerId
 
 FORMAT: Final = "kafka-replication-trace/1"
 FAMILY: Final = "zk"
@@ -39,7 +37,9 @@ _BROKER_PARAMS: Final = frozenset({"leader", "follower", "replica"})
 class TraceMismatchError(ConsistencyError):
     """The kernel and a trace disagree: one of them reads Kafka wrongly."""
 
-    def __init__(self, file: str, trace: str, step: int, field: str, got: str, want: str) -> None:
+    def __init__(
+        self, *, file: str, trace: str, step: int, field: str, got: str, want: str
+    ) -> None:
         super().__init__(
             f"{file}, trace {trace}, step {step}: {field} is {got}, the trace says {want}; "
             "compare the action with its row in the table of actions"
@@ -105,8 +105,8 @@ def replay(trace: Trace) -> tuple[State, ...]:
     for step in trace.steps:
         after = apply(state, step.action, trace.rules)
         if isinstance(after, NotEnabled):
-            field, got = str(step.action), f"not enabled ({after.because})"
-            raise TraceMismatchError(trace.file, trace.id, step.number, field, got, "it happens")
+            got = f"not enabled ({after.because})"
+            raise _mismatch(trace, step.number, (str(step.action), got, "it happens"))
         ledger = extended(ledger, after)
         broken = violated(after, ledger)
         _same(trace, step.number, "state", state_as_json(after, trace.names), step.state)
@@ -220,7 +220,14 @@ def _replica_as_json(replica: Replica, names: Mapping[BrokerId, str]) -> dict[st
 def _same(trace: Trace, step: int, field: str, got: Any, want: Any) -> None:
     difference = _difference(got, want, field)
     if difference is not None:
-        raise TraceMismatchError(trace.file, trace.id, step, *difference)
+        raise _mismatch(trace, step, difference)
+
+
+def _mismatch(trace: Trace, step: int, difference: tuple[str, str, str]) -> TraceMismatchError:
+    field, got, want = difference
+    return TraceMismatchError(
+        file=trace.file, trace=trace.id, step=step, field=field, got=got, want=want
+    )
 
 
 def _difference(got: Any, want: Any, field: str) -> tuple[str, str, str] | None:

@@ -1,0 +1,111 @@
+"""A fetcher thread: one request at a time to one leader, for all partitions it leads
+(kafka.server.AbstractFetcherThread)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidestaff.connectors.simulator import following
+
+if TYPE_CHECKING:
+    from tidestaff.connectors.simulator.broker import Broker
+    from tidestaff.connectors.simulator.leading import Answer, Ask
+    from tidestaff.connectors.simulator.replica import Replica
+    from tidestaff.consistency.model import BrokerId, TopicPartition
+
+
+class FetchRequest(NamedTuple):
+    """What goes to the leader; `correlation` lets a late answer be told from the awaited one."""
+
+    follower: BrokerId
+    broker_epoch: int | None
+    correlation: int
+    asks: tuple[Ask, ...]
+
+
+class Fetcher:
+    """Belongs to one process: a restarted broker has new fetchers."""
+
+    def __init__(self, broker: Broker, leader: BrokerId) -> None:
+        self.broker, self.leader = broker, leader
+        self.incarnation = broker.incarnation
+        self.partitions: dict[TopicPartition, Replica] = {}
+        self.correlation = 0
+        self.in_flight = False
+        self._armed = False
+
+    def add(self, replica: Replica) -> None:
+        self.partitions[replica.partition] = replica
+        self.wake(1)
+
+    def remove(self, partition: TopicPartition) -> None:
+        self.partitions.pop(partition, None)
+
+    def wake(self, delay_ms: int) -> None:
+        """Send the next request soon, unless one is under way already."""
+        if not self._armed and not self.in_flight and self.partitions:
+            self._armed = True
+            self.broker.loop.after(delay_ms, self._send)
+
+    @property
+    def _alive(self) -> bool:
+        return self.broker.up and self.broker.incarnation == self.incarnation
+
+    def _send(self) -> None:
+        self._armed = False
+        if not self._alive or self.broker.paused or self.in_flight:
+            return
+        asks = self._asks()
+        if not asks:
+            if any(r.not_before_ms > self.broker.now_ms for r in self.partitions.values()):
+                self.wake(self.broker.settings.replica_fetch_backoff_ms)
+            return
+        self.correlation += 1
+        self.in_flight = True
+        correlation = self.correlation
+        request = FetchRequest(self.broker.id, self.broker.broker_epoch, correlation, tuple(asks))
+        leader = self.broker.cluster.brokers[self.leader]
+        addressee = leader.incarnation
+        self.broker.network.send(
+            self.broker.place,
+            leader.place,
+            lambda: leader.receive(lambda: leader.handle_fetch(request, self._reply), addressee),
+        )
+        patience = self.broker.settings.request_timeout_ms
+        self.broker.loop.after(patience, lambda: self._give_up(correlation))
+
+    def _asks(self) -> list[Ask]:
+        held = self.broker.held
+        asks = []
+        for partition, replica in self.partitions.items():
+            if partition in held or None in held:
+                continue
+            question = following.ask(self.broker, replica)
+            if question is not None:
+                asks.append(question)
+        return asks
+
+    def _give_up(self, correlation: int) -> None:
+        if self.in_flight and self.correlation == correlation and self._alive:
+            self.in_flight = False
+            self.wake(self.broker.settings.replica_fetch_backoff_ms)
+
+    def _reply(self, request: FetchRequest, answers: tuple[Answer, ...]) -> None:
+        leader = self.broker.cluster.brokers[self.leader]
+        self.broker.network.send(
+            leader.place,
+            self.broker.place,
+            lambda: self.broker.receive(
+                lambda: self._take(request.correlation, answers), self.incarnation
+            ),
+        )
+
+    def _take(self, correlation: int, answers: tuple[Answer, ...]) -> None:
+        if not self._alive or correlation != self.correlation or not self.in_flight:
+            return
+        self.in_flight = False
+        for answer in answers:
+            replica = self.partitions.get(answer.ask.partition)
+            if replica is not None and replica.partition not in self.broker.held:
+                following.take(self.broker, replica, answer)
+        self.wake(1 + self.broker.fetch_pause_ms)

@@ -1,0 +1,172 @@
+"""What a follower does: truncate by its version's protocol, append what it fetched
+(kafka.server.AbstractFetcherThread, ReplicaFetcherThread)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidestaff.connectors.simulator.leading import Ask
+from tidestaff.connectors.simulator.presets import TruncateWhen, TruncationProtocol
+from tidestaff.connectors.simulator.replica import Phase
+from tidestaff.consistency.model import UNDEFINED_EPOCH, UNDEFINED_OFFSET
+
+if TYPE_CHECKING:
+    from tidestaff.connectors.simulator.broker import Broker
+    from tidestaff.connectors.simulator.leading import Answer
+    from tidestaff.connectors.simulator.replica import LeadershipOrder, Replica
+
+
+def become_follower(broker: Broker, replica: Replica, order: LeadershipOrder) -> bool:
+    """Take the new belief; True if the fetcher has to start over with this partition."""
+    before = (replica.known, replica.leader, replica.leader_epoch)
+    state = order.state
+    replica.known, replica.leader, replica.leader_epoch = True, state.leader, state.leader_epoch
+    replica.partition_epoch = state.partition_epoch
+    replica.isr, replica.assignment = state.isr, order.assignment
+    replica.followers, replica.pending_isr = {}, None
+    replica.touched.add(replica.partition)
+    if not _starts_over(replica, before):
+        return False
+    if replica.leader >= 0:
+        start_over(replica)
+    return True
+
+
+def _starts_over(replica: Replica, before: tuple[bool, int, int]) -> bool:
+    known, leader, epoch = before
+    if not known or leader != replica.leader:
+        return True
+    when = replica.preset.truncate_when
+    if when is TruncateWhen.LEADER_DIFFERS:
+        return False
+    if when is TruncateWhen.EPOCHS_MISSED:
+        return replica.leader_epoch > epoch + 1
+    return replica.leader_epoch > epoch
+
+
+def start_over(replica: Replica) -> None:
+    """Set the fetcher's first step for a new leader epoch."""
+    protocol = replica.preset.truncation
+    replica.not_before_ms = 0
+    if protocol is TruncationProtocol.HIGH_WATERMARK:
+        replica.truncate_to(replica.high_watermark)
+        _fetch_from_end(replica)
+    elif protocol is TruncationProtocol.KIP101:
+        replica.phase = Phase.TRUNCATING
+    elif replica.epochs.latest == UNDEFINED_EPOCH:
+        # Without an epoch there is nothing to ask for: the high watermark is all it can trust.
+        replica.truncate_to(replica.high_watermark)
+        _fetch_from_end(replica)
+    elif protocol is TruncationProtocol.KIP279:
+        replica.phase = Phase.TRUNCATING
+    else:
+        _fetch_from_end(replica)
+
+
+def _fetch_from_end(replica: Replica) -> None:
+    replica.phase = Phase.FETCHING
+    replica.fetch_offset = replica.log_end
+    replica.last_fetched_epoch = replica.epochs.latest
+
+
+def ask(broker: Broker, replica: Replica) -> Ask | None:
+    """The next question to the leader, or None while this partition has to wait."""
+    if replica.phase is Phase.FAILED or replica.not_before_ms > broker.now_ms:
+        return None
+    truncating = replica.phase is Phase.TRUNCATING
+    return Ask(
+        partition=replica.partition,
+        epoch_question=truncating,
+        offset=replica.fetch_offset,
+        leader_epoch=replica.leader_epoch,
+        last_epoch=replica.epochs.latest if truncating else replica.last_fetched_epoch,
+        limit=broker.fetch_limit,
+    )
+
+
+def take(broker: Broker, replica: Replica, reply: Answer) -> bool:
+    """Act on the leader's answer; True if the log changed."""
+    if reply.error:
+        return _take_error(broker, replica, reply)
+    if reply.ask.epoch_question:
+        if replica.phase is not Phase.TRUNCATING or reply.ask.leader_epoch != replica.leader_epoch:
+            return False
+        assert reply.epoch_end is not None
+        _take_epoch_end(replica, *reply.epoch_end)
+        return True
+    if replica.phase is not Phase.FETCHING or reply.ask.offset != replica.fetch_offset:
+        # The partition was truncated or started over while the request was under way.
+        return False
+    if reply.diverging is not None:
+        _truncate_by_divergence(replica, *reply.diverging)
+        return True
+    if reply.runs:
+        replica.append_fetched(reply.runs)
+        replica.last_fetched_epoch = reply.runs[-1].epoch
+        replica.fetch_offset = replica.log_end
+    replica.set_high_watermark(reply.high_watermark)
+    replica.raise_log_start(reply.log_start)
+    return bool(reply.runs)
+
+
+def _take_error(broker: Broker, replica: Replica, reply: Answer) -> bool:
+    if reply.error == "OFFSET_OUT_OF_RANGE":
+        if replica.phase is Phase.FETCHING and reply.ask.offset == replica.fetch_offset:
+            return _out_of_range(broker, replica, reply)
+        return False
+    if reply.error == "FENCED_LEADER_EPOCH" and reply.ask.leader_epoch == replica.leader_epoch:
+        # It waits for the metadata that it has missed.
+        replica.phase = Phase.FAILED
+        return False
+    replica.not_before_ms = broker.now_ms + broker.settings.replica_fetch_backoff_ms
+    return False
+
+
+def _out_of_range(broker: Broker, replica: Replica, reply: Answer) -> bool:
+    if reply.log_end < replica.log_end:
+        if replica.preset.exits_when_ahead_of_leader and not broker.unclean_allowed(
+            replica.partition.topic
+        ):
+            broker.exit("log truncation is not allowed for partition " + str(replica.partition))
+            return False
+        replica.truncate_to(reply.log_end)
+    elif reply.log_start > replica.log_end:
+        replica.restart_at(reply.log_start)
+    elif replica.fetch_offset == replica.log_end and reply.log_start <= replica.log_end:
+        # Nothing to change: asking again at once would only repeat the answer.
+        replica.not_before_ms = broker.now_ms + broker.settings.replica_fetch_backoff_ms
+    replica.fetch_offset = replica.log_end
+    replica.last_fetched_epoch = replica.epochs.latest
+    return True
+
+
+def _take_epoch_end(replica: Replica, epoch: int, end: int) -> None:
+    """KIP-101 looks once; KIP-279 repeats until leader and follower mean the same epoch."""
+    if end == UNDEFINED_OFFSET:
+        replica.truncate_to(replica.high_watermark)
+        _fetch_from_end(replica)
+        return
+    if not replica.preset.epoch_answer_names_epoch:
+        replica.truncate_to(min(end, replica.log_end))
+        _fetch_from_end(replica)
+        return
+    if _cut(replica, epoch, end):
+        _fetch_from_end(replica)
+
+
+def _truncate_by_divergence(replica: Replica, epoch: int, end: int) -> None:
+    _cut(replica, epoch, end)
+    _fetch_from_end(replica)
+
+
+def _cut(replica: Replica, epoch: int, end: int) -> bool:
+    """Truncate by the leader's (epoch, end); True if that settles it."""
+    own_epoch, own_end = replica.epochs.end_offset_for(epoch, replica.log_end)
+    if own_end == UNDEFINED_OFFSET:
+        replica.truncate_to(min(end, replica.log_end))
+        return True
+    if own_epoch != epoch:
+        replica.truncate_to(min(own_end, replica.log_end))
+        return False
+    replica.truncate_to(min(own_end, end, replica.log_end))
+    return True

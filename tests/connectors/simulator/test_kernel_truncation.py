@@ -1,0 +1,46 @@
+"""The exhaustive truncation table, by the kernel's own two lookups."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidestaff.connectors.simulator.kernel.state import Log, Record
+from tidestaff.connectors.simulator.kernel.truncation import (
+    last_matching_record,
+    leader_epoch_lookup,
+)
+
+TABLE = Path(__file__).parents[2] / "conformance" / "traces" / "truncation_table.json"
+ROWS: list[dict[str, Any]] = json.loads(TABLE.read_text(encoding="utf-8"))["rows"]
+
+
+def log(epochs: list[int]) -> Log:
+    """One leader per epoch: the same offset in the same epoch is the same record."""
+    return tuple(Record(epoch, offset) for offset, epoch in enumerate(epochs))
+
+
+def named(row: dict[str, Any]) -> str:
+    logs = ("".join(map(str, row[side])) or "-" for side in ("leader_epochs", "follower_epochs"))
+    return "leader-{}-follower-{}-epoch-{}".format(*logs, row["leader_epoch"])
+
+
+def test_the_table_is_whole() -> None:
+    assert len(ROWS) == 229
+    assert sum(row["histories_consistent"] for row in ROWS) > 100
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS if r["histories_consistent"]], ids=named)
+def test_on_one_history_the_last_match_ends_the_common_prefix(row: dict[str, Any]) -> None:
+    leader, follower = log(row["leader_epochs"]), log(row["follower_epochs"])
+    found = last_matching_record(leader_log=leader, follower_log=follower)
+    assert found == row["final_leo"] == row["longest_common_prefix"]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=named)
+def test_the_single_lookup_answers_as_kip101(row: dict[str, Any]) -> None:
+    leader, follower = log(row["leader_epochs"]), log(row["follower_epochs"])
+    found = leader_epoch_lookup(leader_log=leader, follower_log=follower)
+    assert ("local_hw" if found is None else found) == row["kip101_single_lookup"]

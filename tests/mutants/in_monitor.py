@@ -1,0 +1,695 @@
+"""Faults in the monitor: judging, the short cut, memory, predictions, forecasts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.fault import faults_in
+
+_STORIES: Final = (
+    "consistency/test_codes_fire.py",
+    "consistency/test_legal_states.py",
+    "consistency/test_memory_edges.py",
+    "consistency/test_monitor.py",
+)
+_JUDGED: Final = ("consistency/test_judge_edges.py", *_STORIES)
+_QUIET: Final = ("consistency/test_quiet_edges.py", "consistency/test_quiet.py")
+
+_JUDGE: Final = (
+    *faults_in(
+        "judge.py",
+        _JUDGED,
+        (
+            "judge-grace-ignored",
+            "if suspicion.samples >= rule.grace.samples and lasted_ms >= rule.grace.ms(timing):",
+            "if suspicion.samples >= rule.grace.samples:",
+            "a breach must last its grace time",
+        ),
+        (
+            "judge-samples-ignored",
+            "if suspicion.samples >= rule.grace.samples and lasted_ms >= rule.grace.ms(timing):",
+            "if lasted_ms >= rule.grace.ms(timing):",
+            "two observations far apart are not three",
+        ),
+        (
+            "judge-one-sample-too-many",
+            "if suspicion.samples >= rule.grace.samples and",
+            "if suspicion.samples > rule.grace.samples and",
+            "the last sample asked for is enough",
+        ),
+        (
+            "judge-bridges-gaps",
+            "if now_ms - suspicion.last_ms <= max(grace_ms, MAX_GAP_MS):",
+            "if now_ms >= suspicion.last_ms:",
+            "two blips an hour apart are not one hour",
+        ),
+        (
+            "judge-gap-shorter-than-the-grace",
+            "<= max(grace_ms, MAX_GAP_MS):",
+            "<= MAX_GAP_MS:",
+            "a slow round may be longer than the usual gap where the grace is",
+        ),
+        (
+            "judge-unjudged-clears-the-suspicion",
+            "            kept.extend(s for s in suspicions if s.code == rule.code)\n",
+            "",
+            "what cannot be judged neither confirms nor clears",
+        ),
+        (
+            "judge-unknown-clears-the-suspicion",
+            "                kept.extend(_same(suspicions, rule.code, finding.broker))\n",
+            "",
+            "an unknown finding neither confirms nor clears",
+        ),
+        (
+            "judge-brokers-mixed-up",
+            "return (s for s in suspicions if s.code == code and s.broker == key)",
+            "return (s for s in suspicions if s.code == code)",
+            "each broker has its own grace time",
+        ),
+        (
+            "judge-suspicions-unbounded",
+            "tuple(kept[:MAX_SUSPICIONS])",
+            "tuple(kept)",
+            "memory is bounded",
+        ),
+        (
+            "judge-since-forgotten",
+            "violated.append(finding._replace(since_ms=suspicion.since_ms))",
+            "violated.append(finding)",
+            "an alert says since when the breach lasts",
+        ),
+    ),
+    *faults_in(
+        "rules.py",
+        _JUDGED,
+        (
+            "rules-grace-without-lag-times",
+            "            + self.lag_times * timing.replica_lag_time_max_ms\n",
+            "",
+            "grace is counted in the cluster's own settings",
+        ),
+        (
+            "rules-grace-without-rebalance-checks",
+            "            + self.rebalance_checks * timing.leader_imbalance_check_interval_ms\n",
+            "",
+            "a rebalance is due after two checks",
+        ),
+    ),
+    *faults_in(
+        "catalogue.py",
+        _JUDGED,
+        (
+            "cat-isr-below-watermark-unbracketed",
+            "check=watermark.isr_holds_what_is_committed, sampling=Sampling.BRACKETED",
+            "check=watermark.isr_holds_what_is_committed, sampling=Sampling.UNSTRADDLED",
+            "without a bracket the follower may have been read first",
+        ),
+        (
+            "cat-leader-outside-assignment-unbracketed",
+            "check=leadership.leader_in_assignment, sampling=Sampling.BRACKETED",
+            "check=leadership.leader_in_assignment",
+            "state and assignment are two nodes",
+        ),
+    ),
+    *faults_in(
+        "monitor.py",
+        _JUDGED,
+        (
+            "mon-unbracketed-rules-judged",
+            (
+                "if rule.sampling is Sampling.BRACKETED and "
+                "observation.bracket is not Bracket.COHERENT:"
+            ),
+            "if rule.sampling is Sampling.BRACKETED and observation.bracket is Bracket.STRADDLED:",
+            "no bracket at all is no coherent one",
+        ),
+        (
+            "mon-straddled-metadata-judged",
+            (
+                "    if rule.sampling is Sampling.UNSTRADDLED and "
+                "observation.bracket is Bracket.STRADDLED:\n"
+                '        return "metadata that does not change while it is read"\n'
+            ),
+            "",
+            "metadata that changed meanwhile accuses nobody",
+        ),
+        (
+            "mon-old-observation-judged",
+            (
+                "        if observation.observed_at_ms <= memory.observed_at_ms:\n"
+                "            return memory, NOTHING_NEW\n"
+            ),
+            (
+                "        if observation.observed_at_ms < memory.observed_at_ms:\n"
+                "            return memory, NOTHING_NEW\n"
+            ),
+            "an observation seen twice changes nothing",
+        ),
+        (
+            "mon-recreated-topic-is-the-old-one",
+            "return memory.topic_id != observation.topic_id",
+            "return False",
+            "a topic made again under its name is another topic",
+        ),
+        (
+            "mon-recreated-node-is-the-old-one",
+            "return memory.state_czxid != observation.state_czxid",
+            "return False",
+            "without topic ids the czxid tells",
+        ),
+        (
+            "mon-cached-metadata-goes-back",
+            "    if observation.authoritative:\n        return False\n",
+            "    if not observation.authoritative:\n        return False\n",
+            "a broker's metadata cache may lag",
+        ),
+        (
+            "mon-epochs-outlive-zookeeper",
+            "    if memory is not None and memory.mode is not observation.rules.mode:\n",
+            "    if memory is not None and memory.mode is None:\n",
+            "a cluster that moved to KRaft counts its epochs anew",
+        ),
+        (
+            "mon-stale-by-partition-epoch-only",
+            (
+                "return (now.leader_epoch, now.partition_epoch) < "
+                "(known.leader_epoch, known.partition_epoch)"
+            ),
+            "return now.leader_epoch < known.leader_epoch",
+            "an older ISR of the same leader epoch is old as well",
+        ),
+    ),
+)
+
+_SHORT_CUT: Final = faults_in(
+    "quiet.py",
+    _QUIET,
+    (
+        "quiet-any-bracket",
+        "observation.bracket is Bracket.COHERENT\n        and ",
+        "",
+        "only a coherent bracket proves that all holds",
+    ),
+    (
+        "quiet-not-newer",
+        "        and observation.observed_at_ms > memory.observed_at_ms\n",
+        "",
+        "an old observation changes nothing",
+    ),
+    (
+        "quiet-new-state",
+        "        and observation.state == memory.state\n",
+        "",
+        "a new state is judged",
+    ),
+    (
+        "quiet-new-registrations",
+        "        and observation.live == memory.live\n",
+        "",
+        "a broker that went is judged",
+    ),
+    (
+        "quiet-new-assignment",
+        "        and observation.assignment == memory.assignment\n",
+        "",
+        "a new assignment is judged",
+    ),
+    (
+        "quiet-another-topic",
+        "        and observation.topic_id == memory.topic_id\n",
+        "",
+        "another topic has another memory",
+    ),
+    (
+        "quiet-another-node",
+        "        and observation.state_czxid == memory.state_czxid\n",
+        "",
+        "another znode has another memory",
+    ),
+    (
+        "quiet-new-controller",
+        "        and observation.controller == memory.controller\n",
+        "",
+        "a new controller starts the time it has to act",
+    ),
+    (
+        "quiet-new-controller-epoch",
+        "        and observation.cluster_controller_epoch == memory.controller_epoch\n",
+        "",
+        "a new controller epoch is remembered",
+    ),
+    (
+        "quiet-new-version",
+        "        and observation.rules is memory.rules\n",
+        "",
+        "another version has other rules",
+    ),
+    (
+        "quiet-new-settings",
+        (
+            "        and (observation.settings is memory.settings or "
+            "observation.settings == memory.settings)\n"
+        ),
+        "",
+        "other settings have other limits",
+    ),
+    (
+        "quiet-digests-unread",
+        "        and not observation.digests\n",
+        "",
+        "checksums are compared",
+    ),
+    (
+        "quiet-deletion-unseen",
+        "        and not observation.deleting\n",
+        "",
+        "a topic that is being deleted is judged as one",
+    ),
+    (
+        "quiet-below-the-watermark",
+        "if own_end is None or not watermark <= own_end <= last_end:",
+        "if own_end is None or not own_end <= last_end:",
+        "a replica below the leader's HW is an exposure",
+    ),
+    (
+        "quiet-beyond-the-leader",
+        "if own_end is None or not watermark <= own_end <= last_end:",
+        "if own_end is None or not watermark <= own_end:",
+        "a replica beyond its leader has other records",
+    ),
+    (
+        "quiet-follower-watermark-behind",
+        "if own_watermark is None or own_watermark < min(leader_known.high_watermark, watermark):",
+        "if own_watermark is None:",
+        "a follower that does not learn the HW is suspected",
+    ),
+    (
+        "quiet-slow-follower",
+        (
+            "            if own_end < end and own_end < leader_known.log_end_offset:\n"
+            "                return None\n"
+        ),
+        "",
+        "a follower that falls behind is reckoned in full",
+    ),
+    (
+        "quiet-leader-log-start-moved",
+        "if watermark is None or end is None or leader.log_start_offset != known.log_start_offset:",
+        "if watermark is None or end is None:",
+        "retention moves the start of the ledger",
+    ),
+    (
+        "quiet-watermark-stands-still",
+        "    if watermark != end and watermark <= known.high_watermark:\n        return False\n",
+        "",
+        "a HW that stands still below the end is suspected",
+    ),
+    (
+        "quiet-ledger-not-extended",
+        "return not leader.lineage or _ledger_follows(memory, leader.lineage[-1], watermark)",
+        "return True",
+        "the ledger learns a new epoch",
+    ),
+    (
+        "quiet-other-replicas",
+        "        if reading.broker != replica.broker:\n            return None\n",
+        "",
+        "each reading is held against its own replica",
+    ),
+    (
+        "quiet-log-start-fell",
+        "replica.log_start_offset <= log_start <= own_watermark <= own_end",
+        "log_start <= own_watermark <= own_end",
+        "a log start that falls is unusual",
+    ),
+    (
+        "quiet-out-of-order",
+        "replica.log_start_offset <= log_start <= own_watermark <= own_end",
+        "replica.log_start_offset <= log_start",
+        "log start <= HW <= LEO is a rule",
+    ),
+    (
+        "quiet-log-got-shorter",
+        "        and own_end >= replica.log_end_offset\n",
+        "",
+        "a log that got shorter was cut",
+    ),
+    (
+        "quiet-watermark-fell",
+        "        and own_watermark >= replica.high_watermark\n",
+        "",
+        "a HW that falls is judged",
+    ),
+    (
+        "quiet-other-lineage",
+        "        and (reading.lineage is replica.lineage or reading.lineage == replica.lineage)\n",
+        "",
+        "another lineage is another history",
+    ),
+    (
+        "quiet-restarted",
+        (
+            "        and (reading.broker_epoch is None or "
+            "reading.broker_epoch == replica.broker_epoch)\n"
+        ),
+        "",
+        "a restarted broker is another process",
+    ),
+    (
+        "quiet-other-belief",
+        (
+            "        and (reading.leader_epoch is None or "
+            "reading.leader_epoch == state.leader_epoch)\n"
+        ),
+        "",
+        "a replica in another epoch is judged",
+    ),
+    (
+        "quiet-two-leaders",
+        (
+            "        and (reading.leads is None or "
+            "reading.leads is (reading.broker == state.leader))\n"
+        ),
+        "",
+        "two leaders are judged",
+    ),
+    (
+        "quiet-log-dir-offline",
+        "        and reading.log_dir_online\n",
+        "",
+        "an offline log directory is an alert",
+    ),
+    (
+        "quiet-other-topic-id",
+        "        and (reading.topic_id is None or reading.topic_id == memory.topic_id)\n",
+        "",
+        "a directory of another topic is an alert",
+    ),
+    (
+        "quiet-forgets-the-fetch",
+        "(own_end > replica.log_end_offset and replica.broker != memory.state.leader)",
+        "False",
+        "a log that grew has fetched",
+    ),
+)
+
+_MEMORY: Final = (
+    *faults_in(
+        "remember.py",
+        _STORIES,
+        (
+            "mem-loss-reported-for-ever",
+            "        end = gone.start\n",
+            "",
+            "what is lost is reported once and leaves the ledger",
+        ),
+        (
+            "mem-ledger-not-cut",
+            "        ledger = tuple(entry for entry in ledger if entry.start_offset < end)\n",
+            "",
+            "epochs of lost offsets leave the ledger too",
+        ),
+        (
+            "mem-ledger-from-an-incoherent-bracket",
+            "if not sight.coherent or watermark is None or leader is None:",
+            "if watermark is None or leader is None:",
+            "only a coherent bracket proves what is committed",
+        ),
+        (
+            "mem-offsets-from-an-incoherent-bracket",
+            (
+                "if not sight.coherent or reading.log_end_offset is None "
+                "or reading.high_watermark is None:"
+            ),
+            "if reading.log_end_offset is None or reading.high_watermark is None:",
+            "offsets of different moments predict a wrong cut",
+        ),
+        (
+            "mem-ledger-falls",
+            "    if watermark >= end:\n        end = watermark\n",
+            "    if watermark >= 0:\n        end = watermark\n",
+            "a new leader's HW may lag: what was committed stays committed",
+        ),
+        (
+            "mem-ledger-holds-what-is-not-committed",
+            "end_offset=end\n            )",
+            "end_offset=leader.log_end_offset or end\n            )",
+            "only epochs of committed offsets are promised",
+        ),
+        (
+            "mem-retention-is-loss",
+            "    start = max(start, leader.log_start_offset or 0)\n",
+            "",
+            "offsets below the log start were removed, not lost",
+        ),
+        (
+            "mem-losses-unbounded",
+            "lost = (*lost, gone)[-MAX_LOST_RANGES:]",
+            "lost = (*lost, gone)",
+            "memory is bounded",
+        ),
+        (
+            "mem-eras-unbounded",
+            "(*known, Era(state.leader_epoch, state.leader, offset, exact))[-MAX_ERAS:]",
+            "(*known, Era(state.leader_epoch, state.leader, offset, exact))",
+            "memory is bounded",
+        ),
+        (
+            "mem-exits-unbounded",
+            "exits = (*replica.isr_exits_ms, sight.now_ms)[-MAX_ISR_EXITS:]",
+            "exits = (*replica.isr_exits_ms, sight.now_ms)",
+            "memory is bounded, and the oldest exit decides",
+        ),
+        (
+            "mem-lineage-unbounded",
+            "        lineage = lineage[-MAX_LINEAGE_ENTRIES:]\n",
+            "        lineage = lineage[:]\n",
+            "memory is bounded",
+        ),
+        (
+            "mem-oldest-ledger-entries-kept",
+            "        return lineage[-at_most:]\n",
+            "        return lineage[:at_most]\n",
+            "the newest epochs are those that can be lost",
+        ),
+        (
+            "mem-calm-though-suspected",
+            "        and not judgement.suspicions\n",
+            "",
+            "what is suspected is not waved through",
+        ),
+        (
+            "mem-calm-after-a-change",
+            "        and not sight.changed\n",
+            "",
+            "right after a change nothing is usual",
+        ),
+        (
+            "mem-caught-up-over-a-gap",
+            (
+                "    if sight.now_ms - memory.observed_at_ms > lag_time_ms:\n"
+                "        return sight.now_ms\n"
+            ),
+            "",
+            "a gap in the observations leaves nothing to reckon from",
+        ),
+        (
+            "mem-caught-up-in-another-epoch",
+            (
+                "    if remembered.leader_epoch != sight.state.leader_epoch:\n"
+                "        return sight.now_ms\n"
+            ),
+            "",
+            "a new leader epoch gives followers a fresh start",
+        ),
+        (
+            "mem-previous-end-does-not-count",
+            "        return max(remembered.caught_up_at_ms, memory.observed_at_ms)\n",
+            "        return remembered.caught_up_at_ms\n",
+            "who reached the end of the last sample was caught up then",
+        ),
+        (
+            "mem-exit-by-death",
+            "if replica.broker in sight.state.isr or replica.broker not in sight.present:",
+            "if replica.broker in sight.state.isr:",
+            "a broker that stopped left for a reason",
+        ),
+        (
+            "mem-exits-survive-a-restart",
+            (
+                "if remembered is None or not sight.same_incarnation(remembered.broker):\n"
+                "        return ()"
+            ),
+            "if remembered is None:\n        return ()",
+            "a restart explains an exit",
+        ),
+        (
+            "mem-joined-in-another-epoch",
+            (
+                "if memory is None or memory.state.leader_epoch != sight.state.leader_epoch:\n"
+                "        return ()"
+            ),
+            "if memory is None:\n        return ()",
+            "who joined under the last leader may be shorter than this epoch's start",
+        ),
+        (
+            "mem-fetched-in-another-epoch",
+            "(same_epoch and remembered is not None and remembered.fetched_in_epoch)",
+            "(remembered is not None and remembered.fetched_in_epoch)",
+            "a fetch of the last epoch proves nothing in this one",
+        ),
+        (
+            "mem-controller-never-new",
+            "        if controller_changed or before is None\n",
+            "        if before is None\n",
+            "a new controller has a session timeout to act",
+        ),
+        (
+            "mem-epoch-after-the-state",
+            (
+                "controller_epoch_before_state=before.controller_epoch "
+                "if before is not None else None,"
+            ),
+            "controller_epoch_before_state=observation.cluster_controller_epoch,",
+            "a write may lie between the state and the epoch read after it",
+        ),
+        (
+            "mem-owner-from-two-readings",
+            "        coherent\n        and epoch is not None\n",
+            "        epoch is not None\n",
+            "name and epoch of the controller must belong together",
+        ),
+        (
+            "mem-owner-overwritten",
+            "and (owner is None or epoch > owner.controller_epoch)",
+            "and (owner is None or epoch >= owner.controller_epoch)",
+            "the first owner of an epoch is its owner",
+        ),
+        (
+            "mem-controller-epoch-falls",
+            "controller_epoch=highest,",
+            "controller_epoch=epoch,",
+            "the highest controller epoch is remembered",
+        ),
+        (
+            "mem-gone-broker-forgotten",
+            "if current is None or current.broker_epoch < known.broker_epoch:",
+            "if current is not None and current.broker_epoch < known.broker_epoch:",
+            "a broker's epoch must not fall when it returns",
+        ),
+    ),
+    *faults_in(
+        "memory.py",
+        _STORIES,
+        (
+            "mem-era-of-the-epoch-before",
+            "            if era.epoch == epoch:\n",
+            "            if era.epoch == epoch - 1:\n",
+            "an era is found by its own epoch",
+        ),
+    ),
+)
+
+_PREDICTIONS: Final = (
+    *faults_in(
+        "predictions.py",
+        _STORIES,
+        (
+            "pre-from-an-incoherent-bracket",
+            "leader = _leader_log(sight) if sight.coherent else None",
+            "leader = _leader_log(sight)",
+            "leader and follower have to be of one moment",
+        ),
+        (
+            "pre-without-a-reason-to-truncate",
+            "    if not restarted and not must_truncate(",
+            "    if restarted and not must_truncate(",
+            "up to 2.0 an epoch bump alone makes nobody truncate",
+        ),
+        (
+            "pre-bound-above-the-watermark",
+            "        at_least = min(at_least, replica.high_watermark)\n",
+            "        pass\n",
+            "an epoch its leader cannot place sends a follower to its HW",
+        ),
+        (
+            "pre-restart-loses-nothing",
+            "    if restarted or prediction.restart_at is not None:\n        at_least = 0\n",
+            "    if prediction.restart_at is not None:\n        at_least = 0\n",
+            "a restart may lose the unflushed tail",
+        ),
+        (
+            "pre-not-carried-on",
+            "if replica.cut is not None and replica.cut.leader_epoch == sight.state.leader_epoch:",
+            "if replica.cut is not None and replica.cut.leader_epoch > sight.state.leader_epoch:",
+            "a prediction holds for its whole epoch",
+        ),
+        (
+            "pre-without-a-lineage",
+            "if replica.lineage is None and rules.truncation is not Truncation.HIGH_WATERMARK:",
+            "if replica.lineage is None and rules.truncation is Truncation.HIGH_WATERMARK:",
+            "before 0.11 no lineage is needed, later there is no prediction without one",
+        ),
+    ),
+    *faults_in(
+        "forecast.py",
+        ("consistency/test_forecast.py", "consistency/test_forecast_edges.py"),
+        (
+            "fct-elr-is-unclean",
+            "and after.leader not in {*before.isr, *before.elr},",
+            "and after.leader not in before.isr,",
+            "a leader out of the ELR is clean",
+        ),
+        (
+            "fct-loss-of-the-uncommitted",
+            "committed = led_by.high_watermark or 0",
+            "committed = led_by.log_end_offset or 0",
+            "what was never committed is not lost",
+        ),
+        (
+            "fct-loss-by-length-only",
+            "first = disagreement if disagreement is not None else first",
+            "first = max(first, disagreement or 0)",
+            "other records at committed offsets are a loss as well",
+        ),
+        (
+            "fct-loss-below-the-log-start",
+            "start = max(first, led_by.log_start_offset or 0)",
+            "start = first",
+            "what retention removed cannot be lost",
+        ),
+        (
+            "fct-shutting-down-counts-as-live",
+            "live={r.broker for r in observation.live if not r.shutting_down},",
+            "live={r.broker for r in observation.live},",
+            "a broker that is leaving is not elected",
+        ),
+        (
+            "fct-new-epoch-not-written",
+            "if observation.rules.leader_writes_epoch_at_once and new_leader.lineage:",
+            "if not observation.rules.leader_writes_epoch_at_once and new_leader.lineage:",
+            "from 2.0.1 a leader writes its epoch when it begins",
+        ),
+        (
+            "fct-min-isr-reached-is-under",
+            "len(after.isr) < minimum,",
+            "len(after.isr) <= minimum,",
+            "at min ISR writes go on",
+        ),
+        (
+            "fct-clean-stop-as-a-crash",
+            "            image = controlled_shutdown(image, broker).image\n",
+            "            pass\n",
+            "a clean stop moves the leadership first",
+        ),
+        (
+            "fct-return-is-no-return",
+            "ForecastCut(broker, cut, broker in stopping, prediction.because)",
+            "ForecastCut(broker, cut, broker not in stopping, prediction.because)",
+            "who stops cuts when it returns",
+        ),
+    ),
+)
+
+FAULTS: Final = (*_JUDGE, *_SHORT_CUT, *_MEMORY, *_PREDICTIONS)
