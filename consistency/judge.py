@@ -35,8 +35,13 @@ def judge(
     suspicions: tuple[Suspicion, ...],
     now_ms: int,
     timing: Timing,
+    interval_ms: int = 0,
+    lagging_ms: int = 0,
 ) -> Judgement:
     """Run every rule; a breach within its grace time is Unknown, and remembered as a suspicion.
+
+    `interval_ms` is the time between the two observations before this one: slow polling is no gap.
+    `lagging_ms` is how old the metadata may be; rules that hold replicas against it wait that long.
 
     A rule that cannot be judged now neither confirms nor clears a suspicion.
     """
@@ -53,35 +58,38 @@ def judge(
             if isinstance(finding, Unknown):
                 unknown.append(finding)
                 kept.extend(_same(suspicions, rule.code, finding.broker))
-            elif rule.grace == NO_GRACE:
+                continue
+            grace = rule.grace_on(lagging_ms)
+            if grace == NO_GRACE:
                 violated.append(finding)
+                continue
+            grace_ms = grace.ms(timing)
+            suspicion = _continued(
+                suspicions, finding, now_ms, max(grace_ms, MAX_GAP_MS, 2 * interval_ms)
+            )
+            kept.append(suspicion)
+            lasted_ms = now_ms - suspicion.since_ms
+            if suspicion.samples >= grace.samples and lasted_ms >= grace_ms:
+                violated.append(finding._replace(since_ms=suspicion.since_ms))
             else:
-                suspicion = _continued(suspicions, finding, now_ms, rule.grace.ms(timing))
-                kept.append(suspicion)
-                lasted_ms = now_ms - suspicion.since_ms
-                if suspicion.samples >= rule.grace.samples and lasted_ms >= rule.grace.ms(timing):
-                    violated.append(finding._replace(since_ms=suspicion.since_ms))
-                else:
-                    unknown.append(_not_yet(rule, finding, suspicion, timing))
+                unknown.append(_not_yet(finding, suspicion, grace.samples, grace_ms))
     return Judgement(tuple(violated), tuple(unknown), tuple(kept[:MAX_SUSPICIONS]))
 
 
-def _not_yet(
-    rule: Rule[SightT], finding: Violated, suspicion: Suspicion, timing: Timing
-) -> Unknown:
+def _not_yet(finding: Violated, suspicion: Suspicion, samples: int, grace_ms: int) -> Unknown:
     return Unknown(
-        rule.code,
-        f"a breach that lasts {rule.grace.ms(timing)} ms over {rule.grace.samples} observations",
+        finding.code,
+        f"a breach that lasts {grace_ms} ms over {samples} observations",
         finding.broker,
         suspicion.since_ms,
     )
 
 
 def _continued(
-    suspicions: tuple[Suspicion, ...], finding: Violated, now_ms: int, grace_ms: int
+    suspicions: tuple[Suspicion, ...], finding: Violated, now_ms: int, longest_gap_ms: int
 ) -> Suspicion:
     for suspicion in _same(suspicions, finding.code, finding.broker):
-        if now_ms - suspicion.last_ms <= max(grace_ms, MAX_GAP_MS):
+        if now_ms - suspicion.last_ms <= longest_gap_ms:
             return suspicion._replace(last_ms=now_ms, samples=suspicion.samples + 1)
     broker = NOBODY if finding.broker is None else finding.broker
     return Suspicion(finding.code, broker, now_ms, now_ms, 1)

@@ -44,8 +44,20 @@ class PredictedCut(NamedTuple):
     because: str
 
 
+class Mark(NamedTuple):
+    """The leader's log end at some moment: a follower that reaches it was caught up at that
+    moment."""
+
+    at_ms: int
+    leader_end: int
+
+
 class ReplicaMemory(NamedTuple):
-    """The last coherent sight of one replica."""
+    """The last coherent sight of one replica.
+
+    `following`: it said itself that it follows in the metadata's leader epoch. `fetched_in_epoch`:
+    there was proof that it fetched in that epoch.
+    """
 
     broker: BrokerId
     broker_epoch: int
@@ -54,7 +66,10 @@ class ReplicaMemory(NamedTuple):
     log_end_offset: int
     lineage: Lineage | None
     leader_epoch: int
+    partition_epoch: int
     caught_up_at_ms: int
+    mark: Mark
+    following: bool = False
     fetched_in_epoch: bool = False
     cut: PredictedCut | None = None
     isr_exits_ms: tuple[int, ...] = ()
@@ -88,6 +103,7 @@ class PartitionMemory(NamedTuple):
     topic_id: str | None
     state_czxid: int | None
     observed_at_ms: int
+    interval_ms: int
     rules: RuleSet
     state: PartitionState
     assignment: Assignment
@@ -100,6 +116,7 @@ class PartitionMemory(NamedTuple):
     committed_start: int
     committed_end: int
     ledger: Lineage
+    ledger_end: int
     eras: tuple[Era, ...]
     replicas: tuple[ReplicaMemory, ...]
     joined_isr: tuple[BrokerId, ...]

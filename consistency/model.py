@@ -72,7 +72,7 @@ class PartitionState(NamedTuple):
     leader: BrokerId
     leader_epoch: int
     isr: tuple[BrokerId, ...]
-    partition_epoch: int = 0
+    partition_epoch: int = UNKNOWN_PARTITION_EPOCH
     controller_epoch: int | None = None
     recovery: RecoveryState = RecoveryState.RECOVERED
     elr: tuple[BrokerId, ...] = ()

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, overload
 
-from tidestaff.consistency.catalogue import CLUSTER_RULES, HEALTH_RULES, PARTITION_RULES
+from tidestaff.consistency.catalogue import (
+    CATALOGUE,
+    CLUSTER_RULES,
+    HEALTH_RULES,
+    PARTITION_RULES,
+)
 from tidestaff.consistency.checks.cluster_sight import ClusterSight
 from tidestaff.consistency.checks.sight import Sight
 from tidestaff.consistency.judge import Judgement, judge
@@ -19,6 +24,7 @@ from tidestaff.consistency.memory import (
     PartitionMemory,
 )
 from tidestaff.consistency.model import (
+    UNKNOWN_PARTITION_EPOCH,
     Bracket,
     ClusterObservation,
     HealthObservation,
@@ -28,18 +34,24 @@ from tidestaff.consistency.model import (
 from tidestaff.consistency.quiet import quiet_step
 from tidestaff.consistency.remember import remember_cluster, remember_partition
 from tidestaff.consistency.rules import Sampling, Timing
-from tidestaff.consistency.verdict import NOTHING_NEW, Scope, Unknown, Verdicts
+from tidestaff.consistency.verdict import Scope, Unknown, Verdicts
 
 if TYPE_CHECKING:
     from tidestaff.consistency.rules import Rule
 
-_NOTHING_NEW_OF: Final = {scope: Verdicts(scope) for scope in Scope}
-_STALE_METADATA: Final = Verdicts(
-    Scope.PARTITION,
-    unknown=tuple(
-        Unknown(rule.code, "metadata as new as what was seen before") for rule in PARTITION_RULES
-    ),
-)
+LONGEST_LAG_MS: Final = 120_000
+
+
+def _all_unknown(scope: Scope, missing: str) -> Verdicts:
+    codes = [rule.code for rule in CATALOGUE if rule.scope is scope]
+    return Verdicts(scope, unknown=tuple(Unknown(code, missing) for code in codes))
+
+
+# An observation that is not newer proves nothing, not even that all is well.
+_LATE: Final = {
+    scope: _all_unknown(scope, "an observation that is newer than the last") for scope in Scope
+}
+_STALE_METADATA: Final = _all_unknown(Scope.PARTITION, "metadata as new as what was seen before")
 
 
 @overload
@@ -82,8 +94,8 @@ def _step_partition(
         if quiet is not None:
             return quiet
         if observation.observed_at_ms <= memory.observed_at_ms:
-            return memory, NOTHING_NEW
-        if _is_another_topic(memory, observation):
+            return memory, _LATE[Scope.PARTITION]
+        if _is_another_topic(memory, observation) or _is_stale_for_long(memory, observation):
             memory = None
         elif _is_stale(memory, observation):
             return memory, _STALE_METADATA
@@ -102,6 +114,8 @@ def judge_partition(
         may_judge=lambda rule: _may_judge(rule, observation),
         suspicions=memory.suspicions if memory is not None else (),
         now_ms=observation.observed_at_ms,
+        interval_ms=memory.interval_ms if memory is not None else 0,
+        lagging_ms=_metadata_lag_ms(observation),
         timing=Timing(
             settings.session_timeout_ms,
             settings.replica_lag_time_max_ms,
@@ -110,11 +124,46 @@ def judge_partition(
         ),
     )
     verdicts = Verdicts(Scope.PARTITION, judgement.violated, judgement.unknown)
+    if memory is not None and _contradicts(memory, observation) and not verdicts.violated:
+        # Once may be an old answer, as of a ZooKeeper server that lags: it is not taken over.
+        return (
+            memory._replace(
+                observed_at_ms=observation.observed_at_ms,
+                suspicions=judgement.suspicions,
+                calm=None,
+            ),
+            verdicts,
+        )
     return remember_partition(sight, judgement, verdicts), verdicts
+
+
+def _contradicts(memory: PartitionMemory, observation: PartitionObservation) -> bool:
+    """The state is older than the remembered one, or differs from it under the same version."""
+    now, known = observation.state, memory.state
+    if now.leader_epoch < known.leader_epoch:
+        return True
+    if UNKNOWN_PARTITION_EPOCH in (now.partition_epoch, known.partition_epoch):
+        return False
+    return now.partition_epoch < known.partition_epoch or (
+        now.partition_epoch == known.partition_epoch
+        and (now.leader, now.leader_epoch, now.isr) != (known.leader, known.leader_epoch, known.isr)
+    )
+
+
+def _metadata_lag_ms(observation: PartitionObservation) -> int:
+    """How far behind the metadata may be: nothing where it is the store's own.
+
+    Before 2.7 brokers learn of an ISR change that the leader wrote up to a minute later.
+    """
+    if observation.authoritative:
+        return 0
+    return 10_000 if observation.rules.isr_change_through_controller else 70_000
 
 
 def _may_judge(rule: Rule[Sight], observation: PartitionObservation) -> str | None:
     """What is missing for this rule in an observation of this coherence; None if nothing is."""
+    if observation.deleting:
+        return "a topic that is not being deleted: the controller leaves its state alone"
     if rule.sampling is Sampling.BRACKETED and observation.bracket is not Bracket.COHERENT:
         return "a coherent bracket: metadata, leader, followers, leader, metadata without a change"
     if rule.sampling is Sampling.UNSTRADDLED and observation.bracket is Bracket.STRADDLED:
@@ -139,11 +188,18 @@ def _is_stale(memory: PartitionMemory, observation: PartitionObservation) -> boo
     return (now.leader_epoch, now.partition_epoch) < (known.leader_epoch, known.partition_epoch)
 
 
+def _is_stale_for_long(memory: PartitionMemory, observation: PartitionObservation) -> bool:
+    """Without topic id and czxid a topic made again looks like a lagging cache, but for ever."""
+    identified = memory.topic_id is not None or memory.state_czxid is not None
+    waited_ms = observation.observed_at_ms - memory.observed_at_ms
+    return not identified and _is_stale(memory, observation) and waited_ms > LONGEST_LAG_MS
+
+
 def _step_cluster(
     memory: ClusterMemory | None, observation: ClusterObservation
 ) -> tuple[ClusterMemory, Verdicts]:
     if memory is not None and observation.observed_at_ms <= memory.observed_at_ms:
-        return memory, _NOTHING_NEW_OF[Scope.CLUSTER]
+        return memory, _LATE[Scope.CLUSTER]
     if memory is not None and memory.mode is not observation.rules.mode:
         # A cluster that moved from ZooKeeper to KRaft counts its epochs anew.
         memory = None
@@ -163,7 +219,7 @@ def _step_health(
     memory: HealthMemory | None, observation: HealthObservation
 ) -> tuple[HealthMemory, Verdicts]:
     if memory is not None and observation.observed_at_ms <= memory.observed_at_ms:
-        return memory, _NOTHING_NEW_OF[Scope.HEALTH]
+        return memory, _LATE[Scope.HEALTH]
     judgement: Judgement = judge(
         HEALTH_RULES,
         observation,

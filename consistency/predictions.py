@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidestaff.consistency.memory import PredictedCut
+from tidestaff.consistency.model import UNKNOWN_PARTITION_EPOCH
 from tidestaff.consistency.truncation import ReplicaLog, must_truncate, predict_truncation
 from tidestaff.consistency.versions import Truncation
 
@@ -30,12 +31,17 @@ def predicted_cuts(sight: Sight) -> dict[BrokerId, PredictedCut]:
             continue
         if replica.leader_epoch == sight.state.leader_epoch:
             if replica.cut is not None and replica.cut.leader_epoch == sight.state.leader_epoch:
-                cuts[replica.broker] = replica.cut
+                cuts[replica.broker] = _carried(sight, replica, replica.cut)
         elif leader is not None and replica.leader_epoch < sight.state.leader_epoch:
             cut = _predict(sight, replica, leader)
             if cut is not None:
                 cuts[replica.broker] = cut
     return cuts
+
+
+def _carried(sight: Sight, replica: ReplicaMemory, cut: PredictedCut) -> PredictedCut:
+    """A restart in the same epoch may cost the unflushed tail, or the disk: the bound is void."""
+    return cut if sight.same_incarnation(replica.broker) else cut._replace(at_least=0)
 
 
 def _leader_log(sight: Sight) -> ReplicaLog | None:
@@ -79,8 +85,27 @@ def _predict(sight: Sight, replica: ReplicaMemory, leader: ReplicaLog) -> Predic
         # The follower may have learnt a newer epoch since it was last seen; one its leader cannot
         # place sends it back to its own HW.
         at_least = min(at_least, replica.high_watermark)
-    if restarted or prediction.restart_at is not None:
+    if restarted or prediction.restart_at is not None or not _is_bounded(sight, replica, leader):
         at_least = 0
     return PredictedCut(
         sight.state.leader_epoch, prediction.final_offset, at_least, prediction.because
     )
+
+
+def _is_bounded(sight: Sight, replica: ReplicaMemory, leader: ReplicaLog) -> bool:
+    """Whether the prediction is a bound: the replica goes from one known epoch straight to the
+    next.
+
+    Behind several writes an unseen leader may have been shorter, or the replica have been removed
+    and added again. One that had not been told of the old epoch yet truncates for that one first.
+    And a leader whose lineage retention has trimmed no longer shows where the replica's epoch
+    ended.
+    """
+    known, now = replica.partition_epoch, sight.state.partition_epoch
+    assert sight.memory is not None
+    told = replica.following or replica.broker == sight.memory.state.leader
+    if UNKNOWN_PARTITION_EPOCH in (known, now) or now != known + 1 or not told:
+        return False
+    if not replica.lineage or not leader.lineage:
+        return sight.rules.truncation is Truncation.HIGH_WATERMARK
+    return leader.lineage[0].epoch <= replica.lineage[-1].epoch

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidestaff.consistency.lag import caught_up
 from tidestaff.consistency.memory import PartitionMemory, ReplicaMemory
 from tidestaff.consistency.model import Bracket
 
@@ -44,10 +45,15 @@ def quiet_step(
             own_watermark = reading.high_watermark
             if own_watermark is None or own_watermark < min(leader_known.high_watermark, watermark):
                 return None
-            if own_end < end and own_end < leader_known.log_end_offset:
+            if own_end < end and own_end < replica.mark.leader_end:
                 return None
         replicas.append(_remembered(reading, replica, memory, observation, end))
-    return _with_growth(memory, observation, watermark, tuple(replicas)), calm
+    return (
+        _with_growth(
+            memory, observation, watermark, tuple(replicas), has_lineage=bool(leader.lineage)
+        ),
+        calm,
+    )
 
 
 def _leader_went_on(memory: PartitionMemory, leader: ReplicaReading, known: ReplicaMemory) -> bool:
@@ -65,12 +71,16 @@ def _with_growth(
     observation: PartitionObservation,
     watermark: int,
     replicas: tuple[ReplicaMemory, ...],
+    *,
+    has_lineage: bool,
 ) -> PartitionMemory:
+    committed_end = max(memory.committed_end, watermark)
     # Written out: NamedTuple._replace with names costs more than all the comparisons before it.
     return PartitionMemory(
         memory.topic_id,
         memory.state_czxid,
         observation.observed_at_ms,
+        observation.observed_at_ms - memory.observed_at_ms,
         memory.rules,
         memory.state,
         memory.assignment,
@@ -81,8 +91,9 @@ def _with_growth(
         memory.controller_epoch,
         memory.controller_since_ms,
         memory.committed_start,
-        max(memory.committed_end, watermark),
+        committed_end,
         memory.ledger,
+        committed_end if has_lineage else memory.ledger_end,
         memory.eras,
         replicas,
         memory.joined_isr,
@@ -104,7 +115,13 @@ def _remembered(
     assert own_start is not None
     assert own_watermark is not None
     assert own_end is not None
-    caught_up = observation.observed_at_ms if own_end >= leader_end else memory.observed_at_ms
+    at_ms, mark = caught_up(
+        at_ms=replica.caught_up_at_ms,
+        mark=replica.mark,
+        own_end=own_end,
+        leader_end=leader_end,
+        now_ms=observation.observed_at_ms,
+    )
     return ReplicaMemory(
         replica.broker,
         replica.broker_epoch,
@@ -113,11 +130,22 @@ def _remembered(
         own_end,
         replica.lineage,
         replica.leader_epoch,
-        max(caught_up, replica.caught_up_at_ms),
-        replica.fetched_in_epoch
-        or (own_end > replica.log_end_offset and replica.broker != memory.state.leader),
+        memory.state.partition_epoch,
+        at_ms,
+        mark,
+        reading.leads is False and reading.leader_epoch == memory.state.leader_epoch,
+        replica.fetched_in_epoch or _fetched(reading, replica, memory),
         replica.cut,
         replica.isr_exits_ms,
+    )
+
+
+def _fetched(reading: ReplicaReading, replica: ReplicaMemory, memory: PartitionMemory) -> bool:
+    return (
+        replica.following
+        and reading.leads is False
+        and reading.leader_epoch == memory.state.leader_epoch
+        and (reading.log_end_offset or 0) > replica.log_end_offset
     )
 
 

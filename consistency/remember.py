@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidestaff.consistency.checks.isr import FLAPPING_WINDOW_MS
 from tidestaff.consistency.checks.truncation import lost_range
 from tidestaff.consistency.epochs import normalise
+from tidestaff.consistency.lag import CaughtUp, caught_up
 from tidestaff.consistency.memory import (
     MAX_ERAS,
     MAX_ISR_EXITS,
@@ -15,6 +16,7 @@ from tidestaff.consistency.memory import (
     MAX_LOST_RANGES,
     ClusterMemory,
     Era,
+    Mark,
     PartitionMemory,
     ReplicaMemory,
 )
@@ -41,13 +43,14 @@ def remember_partition(sight: Sight, judgement: Judgement, verdicts: Verdicts) -
         before.controller != observation.controller
         or before.controller_epoch != observation.cluster_controller_epoch
     )
-    committed_start, committed_end, ledger, lost = _ledger(sight)
+    ledger = _ledger(sight)
     memory = PartitionMemory(
         topic_id=observation.topic_id
         if observation.topic_id is not None or before is None
         else before.topic_id,
         state_czxid=observation.state_czxid,
         observed_at_ms=observation.observed_at_ms,
+        interval_ms=sight.now_ms - before.observed_at_ms if before is not None else 0,
         rules=observation.rules,
         state=observation.state,
         assignment=observation.assignment,
@@ -59,14 +62,15 @@ def remember_partition(sight: Sight, judgement: Judgement, verdicts: Verdicts) -
         controller_since_ms=sight.now_ms
         if controller_changed or before is None
         else before.controller_since_ms,
-        committed_start=committed_start,
-        committed_end=committed_end,
-        ledger=ledger,
+        committed_start=ledger.start,
+        committed_end=ledger.end,
+        ledger=ledger.epochs,
+        ledger_end=ledger.epochs_end,
         eras=_eras(sight),
         replicas=_replicas(sight),
         joined_isr=_joined(sight),
         suspicions=judgement.suspicions,
-        lost=lost,
+        lost=ledger.lost,
         was_compacted=sight.compacted,
         calm=None,
     )
@@ -81,45 +85,65 @@ def _is_calm(sight: Sight, judgement: Judgement) -> bool:
         not judgement.violated
         and not judgement.suspicions
         and sight.coherent
+        and sight.leader is not None
         and not sight.changed
         and not sight.observation.deleting
         and not sight.observation.assignment.being_reassigned
         and sight.state.leader == (replicas[0] if replicas else None)
         and set(sight.state.isr) == set(replicas) <= sight.active
         and len(sight.observation.replicas) == len(replicas)
+        and all(None not in reading[1:4] for reading in sight.observation.replicas)
         and not sight.observation.digests
         and (sight.memory is None or not any(r.isr_exits_ms for r in sight.memory.replicas))
     )
 
 
-def _ledger(sight: Sight) -> tuple[int, int, Lineage, tuple[OffsetRange, ...]]:
-    """What was ever committed: the highest HW seen on a leader, and the epochs below it.
+class _Ledger(NamedTuple):
+    start: int
+    end: int
+    epochs: Lineage
+    epochs_end: int
+    lost: tuple[OffsetRange, ...]
 
-    What is lost is reported once and leaves the ledger, which then follows the new leader.
+
+def _ledger(sight: Sight) -> _Ledger:
+    """What was ever committed: the highest HW seen on a leader, and the epochs as far as known.
+
+    What is lost is reported once and leaves the ledger, which then follows the new leader. Epochs
+    may end below the HW: in some rounds the leader's lineage is not read.
     """
     memory = sight.memory
-    start, end, ledger, lost = (
-        (memory.committed_start, memory.committed_end, memory.ledger, memory.lost)
+    known = (
+        _Ledger(
+            memory.committed_start,
+            memory.committed_end,
+            memory.ledger,
+            memory.ledger_end,
+            memory.lost,
+        )
         if memory is not None
-        else (0, 0, (), ())
+        else _Ledger(0, 0, (), 0, ())
     )
     watermark, leader = sight.leader_watermark, sight.leader
     if not sight.coherent or watermark is None or leader is None:
-        return start, end, ledger, lost
+        return known
     gone = lost_range(sight)
     if gone is not None:
-        end = gone.start
-        ledger = tuple(entry for entry in ledger if entry.start_offset < end)
-        lost = (*lost, gone)[-MAX_LOST_RANGES:]
-    start = max(start, leader.log_start_offset or 0)
-    if watermark >= end:
-        end = watermark
+        known = known._replace(
+            end=min(known.end, gone.start),
+            epochs=tuple(e for e in known.epochs if e.start_offset < gone.start),
+            epochs_end=min(known.epochs_end, gone.start),
+            lost=(*known.lost, gone)[-MAX_LOST_RANGES:],
+        )
+    log_start = leader.log_start_offset or 0
+    known = known._replace(start=max(known.start, log_start))
+    if watermark >= known.end:
+        known = known._replace(end=watermark)
         if leader.lineage:
-            trimmed = normalise(
-                leader.lineage, log_start_offset=leader.log_start_offset or 0, end_offset=end
-            )
-            ledger = _bounded(trimmed, MAX_LEDGER_ENTRIES, like=leader.lineage)
-    return start, max(end, start), ledger, lost
+            trimmed = normalise(leader.lineage, log_start_offset=log_start, end_offset=watermark)
+            epochs = _bounded(trimmed, MAX_LEDGER_ENTRIES, like=leader.lineage)
+            known = known._replace(epochs=epochs, epochs_end=watermark)
+    return known._replace(end=max(known.end, known.start))
 
 
 def _bounded(lineage: Lineage, at_most: int, *, like: Lineage) -> Lineage:
@@ -176,6 +200,7 @@ def _remember_reading(
         return None
     broker = reading.broker
     same_epoch = remembered is not None and remembered.leader_epoch == sight.state.leader_epoch
+    caught_up_now = _caught_up(sight, reading, remembered)
     lineage = reading.lineage
     if lineage is not None and len(lineage) > MAX_LINEAGE_ENTRIES:
         lineage = lineage[-MAX_LINEAGE_ENTRIES:]
@@ -189,7 +214,10 @@ def _remember_reading(
         log_end_offset=reading.log_end_offset,
         lineage=lineage,
         leader_epoch=sight.state.leader_epoch,
-        caught_up_at_ms=_caught_up_at(sight, reading, remembered),
+        partition_epoch=sight.state.partition_epoch,
+        caught_up_at_ms=caught_up_now.at_ms,
+        mark=caught_up_now.mark,
+        following=sight.is_following(reading),
         fetched_in_epoch=broker != sight.state.leader
         and (
             (same_epoch and remembered is not None and remembered.fetched_in_epoch)
@@ -207,27 +235,26 @@ def _recent_exits(sight: Sight, remembered: ReplicaMemory | None) -> tuple[int, 
     return tuple(t for t in remembered.isr_exits_ms if sight.now_ms - t <= FLAPPING_WINDOW_MS)
 
 
-def _caught_up_at(sight: Sight, reading: ReplicaReading, remembered: ReplicaMemory | None) -> int:
-    """When the replica last stood at the leader's end, as the leader itself would reckon it.
-
-    A gap in the observations longer than the lag time leaves nothing to reckon from.
-    """
+def _caught_up(sight: Sight, reading: ReplicaReading, remembered: ReplicaMemory | None) -> CaughtUp:
+    """A gap in the observations longer than the lag time leaves nothing to reckon from."""
     memory = sight.memory
     leader_end = sight.leader.log_end_offset if sight.leader is not None else None
+    own_end = reading.log_end_offset or 0
+    fresh = CaughtUp(sight.now_ms, Mark(sight.now_ms, leader_end or own_end))
     if memory is None or remembered is None or leader_end is None:
-        return sight.now_ms
-    if remembered.leader_epoch != sight.state.leader_epoch:
-        return sight.now_ms
+        return fresh
     lag_time_ms = sight.observation.settings.replica_lag_time_max_ms
     if sight.now_ms - memory.observed_at_ms > lag_time_ms:
-        return sight.now_ms
-    assert reading.log_end_offset is not None
-    if reading.log_end_offset >= leader_end:
-        return sight.now_ms
-    leader_before = memory.replica(sight.state.leader)
-    if leader_before is not None and reading.log_end_offset >= leader_before.log_end_offset:
-        return max(remembered.caught_up_at_ms, memory.observed_at_ms)
-    return remembered.caught_up_at_ms
+        return fresh
+    if remembered.leader_epoch != sight.state.leader_epoch:
+        return fresh
+    return caught_up(
+        at_ms=remembered.caught_up_at_ms,
+        mark=remembered.mark,
+        own_end=own_end,
+        leader_end=leader_end,
+        now_ms=sight.now_ms,
+    )
 
 
 def _with_isr_exit(sight: Sight, replica: ReplicaMemory) -> ReplicaMemory:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
@@ -94,6 +94,18 @@ class Rule(Generic[SightT]):
     sampling: Sampling = Sampling.AT_ONCE
     grace: Grace = NO_GRACE
     versions: str = "all"
+    compares_metadata: bool = False
+
+    def grace_on(self, lagging_ms: int) -> Grace:
+        """The grace where the metadata may be this old: a rule that holds replicas against it must
+        see the breach outlast the lag."""
+        if not lagging_ms or not self.compares_metadata:
+            return self.grace
+        return replace(
+            self.grace,
+            samples=max(3, self.grace.samples),
+            fixed_ms=self.grace.fixed_ms + lagging_ms,
+        )
 
     @property
     def family(self) -> str:

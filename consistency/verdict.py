@@ -6,7 +6,7 @@ A half-read snapshot is Unknown: never Holds, never an alert.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from tidestaff.consistency.model import BrokerId, OffsetRange
@@ -99,6 +99,3 @@ class Verdicts(NamedTuple):
     def codes(self) -> tuple[str, ...]:
         """The codes that are violated, each once, in catalogue order."""
         return tuple(dict.fromkeys(violated.code for violated in self.violated))
-
-
-NOTHING_NEW: Final = Verdicts(Scope.PARTITION)

@@ -195,6 +195,7 @@ class RuleSet:
     last_known_elr_on_any_leader_loss: bool
     min_isr_change_clears_elr: bool
 
+    topic_id_in_topic_znode: bool
     reassignment_in_topic_znode: bool
     reassignment_completion: ReassignmentCompletion
     rebalance_waits_for_reassignment: bool
@@ -276,6 +277,7 @@ def rules_for(
         last_known_leader_must_be_active=at_least(4, 1),
         last_known_elr_on_any_leader_loss=at_least(4, 1, 1),
         min_isr_change_clears_elr=kraft and at_least(4, 0),
+        topic_id_in_topic_znode=not kraft and at_least(2, 8) and speaks >= _protocol("2.8-IV0"),
         reassignment_in_topic_znode=not kraft and at_least(2, 4),
         reassignment_completion=_reassignment_completion(software, kraft=kraft),
         rebalance_waits_for_reassignment=not kraft and not at_least(3, 4),

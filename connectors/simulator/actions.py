@@ -253,7 +253,7 @@ def _change_settings(cluster: SimulatedCluster, action: Action) -> bool:
         if "delay_ms" in changes:
             changes["delay_ms"] = tuple(changes["delay_ms"])
         cluster.change_cluster_settings(changes)
-    cluster.mode.settings_changed(tuple(sorted(changes)))
+    cluster.mode.settings_changed(topic, tuple(sorted(changes)))
     return True
 
 

@@ -64,6 +64,10 @@ class Broker:
         """A process is there and scheduled."""
         return self.up and not self.paused
 
+    def holds(self, partition: TopicPartition) -> bool:
+        """A story keeps this follower from fetching."""
+        return partition in self.held or None in self.held
+
     def min_isr(self, topic: str) -> int:
         return self.cluster.min_isr(topic)
 

@@ -75,10 +75,9 @@ class Fetcher:
         self.broker.loop.after(patience, lambda: self._give_up(correlation))
 
     def _asks(self) -> list[Ask]:
-        held = self.broker.held
         asks = []
         for partition, replica in self.partitions.items():
-            if partition in held or None in held:
+            if self.broker.holds(partition):
                 continue
             question = following.ask(self.broker, replica)
             if question is not None:
@@ -106,6 +105,9 @@ class Fetcher:
         self.in_flight = False
         for answer in answers:
             replica = self.partitions.get(answer.ask.partition)
-            if replica is not None and replica.partition not in self.broker.held:
+            if replica is not None and not self.broker.holds(replica.partition):
                 following.take(self.broker, replica, answer)
+            if self.broker.fetchers.get(self.leader) is not self:
+                # The process has ended over this answer.
+                return
         self.wake(1 + self.broker.fetch_pause_ms)

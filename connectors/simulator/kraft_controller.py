@@ -257,11 +257,12 @@ class KRaftController:
             if self.partitions[partition].state.leader == NO_LEADER:
                 self.change(partition, Wanted(self._election(partition)))
 
-    def clear_elrs(self) -> None:
+    def clear_elrs(self, topic: str | None) -> None:
         """min.insync.replicas changed: what was eligible under the old value is forgotten."""
         for partition in sorted(self.partitions):
             known = self.partitions[partition]
-            if known.state.elr or known.state.last_known_elr:
+            concerned = topic is None or partition.topic == topic
+            if concerned and (known.state.elr or known.state.last_known_elr):
                 state = known.state._replace(
                     elr=(), last_known_elr=(), partition_epoch=known.state.partition_epoch + 1
                 )

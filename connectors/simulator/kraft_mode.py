@@ -112,6 +112,9 @@ class KRaftMode:
                 self._push(broker)
 
     def _push(self, broker: Broker) -> None:
+        """A process takes no role before it is registered (BrokerServer waits for its catch-up)."""
+        if broker.broker_epoch < 0:
+            return
         upto, incarnation = self.quorum.offset, broker.incarnation
         orders = self._orders_for(broker)
 
@@ -315,11 +318,11 @@ class KRaftMode:
     def elect_unclean(self, partition: TopicPartition) -> bool:
         return self._ask(lambda quorum: quorum.elect_unclean(partition))
 
-    def settings_changed(self, names: tuple[str, ...]) -> None:
+    def settings_changed(self, topic: str | None, names: tuple[str, ...]) -> None:
         if not self.quorum.active:
             return
         if "min_insync_replicas" in names and self.cluster.preset.version >= (4, 0):
-            self.quorum.clear_elrs()
+            self.quorum.clear_elrs(topic)
         if "unclean_leader_election_enable" in names and self.cluster.preset.unclean_honoured:
             self.quorum.try_leaderless()
         self._publish()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidestaff.connectors.simulator.presets import TruncationProtocol
-from tidestaff.connectors.simulator.replica import FollowerProgress
+from tidestaff.connectors.simulator.replica import NEVER_MS, FollowerProgress
 from tidestaff.consistency.model import UNDEFINED_EPOCH, UNDEFINED_OFFSET, TopicPartition
 
 if TYPE_CHECKING:
@@ -70,14 +70,14 @@ def become_leader(broker: Broker, replica: Replica, order: LeadershipOrder) -> N
 def _reset(
     progress: FollowerProgress, replica: Replica, now: int, *, new_leader: bool, in_sync: bool
 ) -> None:
-    progress.last_caught_up_ms = now if in_sync else 0
+    progress.last_caught_up_ms = now if in_sync else NEVER_MS
     if new_leader:
         progress.log_end_offset = progress.last_fetch_leader_end = -1
-        progress.last_fetch_ms = 0
+        progress.last_fetch_ms = NEVER_MS
         progress.broker_epoch = None
     else:
         progress.last_fetch_leader_end = replica.epoch_start
-        progress.last_fetch_ms = now if in_sync else 0
+        progress.last_fetch_ms = now if in_sync else NEVER_MS
 
 
 def answer(broker: Broker, follower: BrokerId, ask: Ask) -> Answer:

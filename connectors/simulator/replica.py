@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidestaff.connectors.simulator.epoch_file import EpochFile
 from tidestaff.connectors.simulator.log import ReplicaLog, Run
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 _NONE = Assignment(())
+# Kafka writes 0 here, which is long ago on a real clock.
+NEVER_MS: Final = -(10**12)
 
 
 class LeadershipOrder(NamedTuple):
@@ -51,9 +53,9 @@ class FollowerProgress:
     caught up."""
 
     log_end_offset: int = -1
-    last_fetch_ms: int = 0
+    last_fetch_ms: int = NEVER_MS
     last_fetch_leader_end: int = -1
-    last_caught_up_ms: int = 0
+    last_caught_up_ms: int = NEVER_MS
     broker_epoch: int | None = None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from tidestaff.connectors.simulator.presets import Preset
@@ -54,6 +54,20 @@ class Settings:
     def session_ms(self) -> int:
         assert self.session_timeout_ms is not None
         return self.session_timeout_ms
+
+
+QUICK: Final = Settings(
+    unclean_leader_election_enable=False,
+    replica_lag_time_max_ms=1_500,
+    session_timeout_ms=1_200,
+    replica_fetch_wait_max_ms=200,
+    replica_fetch_backoff_ms=100,
+    high_watermark_checkpoint_interval_ms=1_000,
+    leader_imbalance_check_interval_ms=5_000,
+    request_timeout_ms=500,
+    page_cache_flush_ms=2_000,
+)
+"""Short timeouts: a history of a few simulated seconds is full of elections."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,15 @@ if TYPE_CHECKING:
     from tidestaff.consistency.model import BrokerId
 
 
+_REMEMBERED = 64
+
+
 class Loss(NamedTuple):
     """Committed records [start, end) that the leader of `leader_epoch` does not hold.
 
-    `unclean`: it was not elected from the ISR (or ELR); `damaged`: its own disk had lost them.
-    Either explains a loss; with neither the protocol itself lost the data.
+    `unclean`: there was an election outside the ISR (and ELR) since the leader before it took
+    office; `damaged`: its own disk had lost records. Either explains a loss; with neither the
+    protocol itself lost the data.
     """
 
     at_ms: int
@@ -57,9 +61,10 @@ class _Book:
     office: tuple[BrokerId, int, int] | None = None
     seen: dict[tuple[BrokerId, int, int], int] = field(default_factory=dict)
     alike: dict[tuple[BrokerId, BrokerId], tuple[int, int, int]] = field(default_factory=dict)
-    electable: tuple[BrokerId, ...] = ()
+    electable: tuple[BrokerId, ...] | None = None
     leader_epoch: int = -1
-    unclean: bool = False
+    unclean_epoch: int = -1
+    lost: list[Run] = field(default_factory=list)
 
 
 class Truth:
@@ -83,7 +88,7 @@ class Truth:
     def examine(self, partition: TopicPartition) -> None:
         """Bring the books of one partition up to date."""
         metadata = self._cluster.mode.partition(partition)
-        if metadata is None:
+        if metadata is None or metadata.deleting:
             self._books.pop(partition, None)
             return
         book = self._books.get(partition)
@@ -99,8 +104,9 @@ class Truth:
         state = metadata.state
         if state.leader_epoch != book.leader_epoch:
             book.leader_epoch = state.leader_epoch
-            if state.leader >= 0:
-                book.unclean = bool(book.electable) and state.leader not in book.electable
+            known = book.electable is not None
+            if known and state.leader >= 0 and state.leader not in (book.electable or ()):
+                book.unclean_epoch = state.leader_epoch
         book.electable = (*state.isr, *state.elr)
 
     def _live_replicas(
@@ -129,18 +135,27 @@ class Truth:
         book.floor = max(book.floor, leader.log.start)
         if office == book.office:
             return
-        book.office = office
+        before, book.office = book.office, office
         self._forget_below(book, book.floor)
         if not book.committed:
             return
         within = OffsetRange(book.committed[0].start, book.committed[-1].end)
         held = leader.log.runs
+        book.lost = (book.lost + _clipped(book.committed, unshared(book.committed, held, within)))[
+            -_REMEMBERED:
+        ]
         for missing in unshared(book.committed, held, within):
-            self._lose(partition, book, missing, leader)
+            self._lose(partition, book, missing, leader, since=before[2] if before else -1)
         book.committed = _clipped(book.committed, shared(book.committed, held))
 
     def _lose(
-        self, partition: TopicPartition, book: _Book, missing: OffsetRange, leader: Replica
+        self,
+        partition: TopicPartition,
+        book: _Book,
+        missing: OffsetRange,
+        leader: Replica,
+        *,
+        since: int,
     ) -> None:
         damaged = leader.damaged or (leader.broker, partition) in self._wiped
         self.losses.append(
@@ -151,7 +166,7 @@ class Truth:
                 missing,
                 leader.broker,
                 leader.leader_epoch,
-                book.unclean,
+                book.unclean_epoch > since,
                 damaged,
             )
         )
@@ -193,7 +208,9 @@ class Truth:
             within = OffsetRange(max(new.start, book.floor), min(new.end, end))
             mine = leader.log.slice(*within)
             for missing in unshared(mine, book.committed, within) if mine else []:
-                self._lose(partition, book, missing, leader)
+                part = leader.log.slice(*missing)
+                if not any(shared(part, [gone]) for gone in book.lost):
+                    self._lose(partition, book, missing, leader, since=leader.leader_epoch)
 
     def _forget_below(self, book: _Book, floor: int) -> None:
         if book.committed and book.committed[0].start < floor:

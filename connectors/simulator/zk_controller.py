@@ -92,6 +92,8 @@ class ZkController:
     def tell(self, partition: TopicPartition, targets: tuple[BrokerId, ...]) -> None:
         """Queue LeaderAndIsr for those of the targets that are registered."""
         node, state = self.zk.topics[partition.topic], self.zk.states[partition].state
+        if node.deleting:
+            return
         order = LeadershipOrder(
             partition, node.topic_id, state, node.partitions[partition.partition]
         )

@@ -325,8 +325,9 @@ class ZooKeeperMode:
     def elect_unclean(self, partition: TopicPartition) -> bool:
         return self._ask(lambda term: term.elect_unclean(partition))
 
-    def settings_changed(self, names: tuple[str, ...]) -> None:
+    def settings_changed(self, topic: str | None, names: tuple[str, ...]) -> None:
         """A topic's unclean election switched on is noticed by the controller (1.1+)."""
+        del topic
         if "unclean_leader_election_enable" in names:
             self._ask(lambda term: term.try_offline_partitions())
 

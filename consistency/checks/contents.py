@@ -116,7 +116,7 @@ def topic_ids_agree(sight: Sight) -> Iterator[Finding]:
     """
     known = sight.observation.topic_id
     remembered = sight.memory.topic_id if sight.memory is not None else None
-    source_tells = sight.observation.authoritative and not sight.kraft
+    source_tells = sight.observation.authoritative and sight.rules.topic_id_in_topic_znode
     if known is None and remembered is not None and source_tells:
         yield Violated(
             "LOG004",

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from tidestaff.consistency.election import elect_offline
 from tidestaff.consistency.kraft import KraftElection, KraftPartition, elect
-from tidestaff.consistency.model import NO_LEADER, OffsetRange, RecoveryState
+from tidestaff.consistency.model import (
+    NO_LEADER,
+    UNKNOWN_BROKER_EPOCH,
+    OffsetRange,
+    RecoveryState,
+)
 from tidestaff.consistency.verdict import Unknown, Violated
 
 # A KRaft controller looks for partitions to elect uncleanly every five minutes (3.9+).
@@ -35,13 +40,15 @@ def leader_as_predicted(sight: Sight) -> Iterator[Finding]:
     if not sight.one_version_later:
         yield Unknown("ELE001", "the partition states between the two that were seen")
         return
-    assert sight.memory is not None
-    if sight.memory.assignment.replicas != sight.observation.assignment.replicas:
+    if sight.assignment_changed:
         yield Unknown("ELE001", "the assignment at the moment of the election: it changed as well")
+        return
+    if not sight.kraft and not sight.rules.reassignment_in_topic_znode and _reassigning(sight):
+        yield Unknown("ELE001", "the order of the target: up to 2.3 the topic znode has none")
         return
     eligible = _eligible_before(sight)
     if now.leader not in eligible:
-        if not _unclean(sight):
+        if now.leader not in _electable(sight) and not _unclean(sight):
             yield _wrong_leader(sight, eligible, "it was in neither the old ISR nor the old ELR")
         return
     if sight.kraft and _stayed_eligible(sight, before.leader):
@@ -59,6 +66,14 @@ def leader_as_predicted(sight: Sight) -> Iterator[Finding]:
             eligible,
             f"broker {passed_over} comes earlier in the assignment and was eligible",
         )
+
+
+def _reassigning(sight: Sight) -> bool:
+    """A reassignment runs, or the leader was moved away from a broker that was well: before 2.4
+    only a reassignment or a preferred election does that."""
+    before = sight.previous
+    assert before is not None
+    return sight.observation.assignment.being_reassigned or _stayed_eligible(sight, before.leader)
 
 
 def _eligible_before(sight: Sight) -> Sequence[BrokerId]:
@@ -82,7 +97,7 @@ def _active_throughout(sight: Sight, broker: BrokerId) -> bool:
     return (
         now is not None
         and before is not None
-        and now.broker_epoch == before.broker_epoch
+        and now.broker_epoch == before.broker_epoch != UNKNOWN_BROKER_EPOCH
         and not (now.fenced or now.shutting_down or before.fenced or before.shutting_down)
         and _log_dir_online(sight, broker)
     )
@@ -215,18 +230,35 @@ def election_was_clean(sight: Sight) -> Iterator[Finding]:
 
 
 def _unclean(sight: Sight) -> bool:
+    """The leader came from outside the old ISR and ELR, as far as that can be known.
+
+    Versions that keep a recovery state say so themselves. A partition that was leaderless gets its
+    ISR changed by nobody, so one epoch later the old ISR is still known, whatever was skipped.
+    """
     before, now = sight.previous, sight.state
     assert before is not None
-    if now.recovery is RecoveryState.RECOVERING and before.recovery is RecoveryState.RECOVERED:
-        return True
+    outsider = now.leader != before.leader and now.leader not in _electable(sight)
+    if now.recovery is RecoveryState.RECOVERING:
+        return before.recovery is RecoveryState.RECOVERED or outsider
+    if not outsider or now.leader < 0:
+        return False
+    if before.leader == NO_LEADER and now.leader_epoch == before.leader_epoch + 1:
+        return not sight.assignment_changed
     return (
         sight.one_version_later
-        and now.leader != before.leader
-        and now.leader >= 0
-        and now.leader not in before.isr
-        and now.leader not in before.elr
+        and not sight.rules.leader_recovery_state
         and now.isr == (now.leader,)
     )
+
+
+def _electable(sight: Sight) -> set[BrokerId]:
+    """Who could be elected cleanly. Up to 1.0 the ISR may be empty: the last leader was in it."""
+    before, memory = sight.previous, sight.memory
+    assert before is not None
+    assert memory is not None
+    if not before.isr and not before.elr and sight.rules.isr_may_become_empty_in_zookeeper:
+        return {era.leader for era in memory.eras[-1:]}
+    return {*before.isr, *before.elr}
 
 
 def _predicted_loss(sight: Sight) -> OffsetRange | None:

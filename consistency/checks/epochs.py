@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
-from tidestaff.consistency.checks.lineages import ConflictKind, conflicts
+from tidestaff.consistency.checks.lineages import ConflictKind, conflicts, is_rising
 from tidestaff.consistency.model import LineageSource, OffsetRange
 from tidestaff.consistency.verdict import Unknown, Violated
-from tidestaff.consistency.versions import EpochCacheGeneration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,35 +16,22 @@ if TYPE_CHECKING:
 
 
 def lineage_rises(sight: Sight) -> Iterator[Finding]:
-    """EPO002: epochs and start offsets rise from entry to entry, and none is negative.
+    """EPO002: epochs rise from entry to entry, start offsets never fall, and none is negative.
 
-    The list is searched from its end; up to 2.0.0 equal start offsets are lawful.
+    The list is searched from its end. Equal start offsets are lawful: up to 2.0.0 they are written,
+    and a later version keeps such a file until it has something to write.
     """
-    strict = sight.rules.epoch_cache is EpochCacheGeneration.SECOND
     for reading in sight.observation.replicas:
         lineage = reading.lineage
-        if lineage and not _rises(lineage, strict=strict):
+        if lineage and not is_rising(lineage):
             yield Violated(
                 "EPO002",
-                expected="epochs and start offsets that rise",
+                expected="epochs that rise, start offsets that do not fall",
                 observed=_text(lineage),
                 because="a follower looks up its truncation point in this list: out of order it "
                 "finds a wrong one",
                 broker=reading.broker,
             )
-
-
-def _rises(lineage: Lineage, *, strict: bool) -> bool:
-    if any(entry.epoch < 0 or entry.start_offset < 0 for entry in lineage):
-        return False
-    return all(
-        low.epoch < high.epoch
-        and (
-            low.start_offset < high.start_offset
-            or (not strict and low.start_offset == high.start_offset)
-        )
-        for low, high in itertools.pairwise(lineage)
-    )
 
 
 def _text(lineage: Lineage) -> str:

@@ -80,7 +80,8 @@ def one_leader_per_epoch(sight: Sight) -> Iterator[Finding]:
     """
     state = sight.state
     era = sight.memory.era(state.leader_epoch) if sight.memory is not None else None
-    if era is not None and state.leader >= 0 and 0 <= era.leader != state.leader:
+    known = era is not None and sight.identified
+    if era is not None and known and state.leader >= 0 and 0 <= era.leader != state.leader:
         yield Violated(
             "ELE006",
             expected=f"leader {era.leader} in epoch {state.leader_epoch}",
@@ -112,11 +113,7 @@ def leader_epoch_never_falls(sight: Sight) -> Iterator[Finding]:
     before = sight.previous
     if before is None or sight.state.leader_epoch >= before.leader_epoch:
         return
-    memory, observation = sight.memory, sight.observation
-    assert memory is not None
-    same_topic_id = memory.topic_id is not None and memory.topic_id == observation.topic_id
-    same_node = memory.state_czxid is not None and memory.state_czxid == observation.state_czxid
-    if not same_topic_id and not same_node:
+    if not sight.identified:
         yield Unknown("ELE007", "topic id or czxid: the topic may have been deleted and made again")
         return
     yield Violated(
@@ -138,6 +135,9 @@ def every_change_has_a_version(sight: Sight) -> Iterator[Finding]:
         return
     if UNKNOWN_PARTITION_EPOCH in (before.partition_epoch, now.partition_epoch):
         yield Unknown("ELE008", "the partition epoch: the source does not tell it")
+        return
+    if not sight.identified:
+        yield Unknown("ELE008", "topic id or czxid: the topic may have been deleted and made again")
         return
     changed = (now.leader, now.leader_epoch, now.isr) != (
         before.leader,
@@ -169,6 +169,8 @@ def deposed_leader_stops_committing(sight: Sight) -> Iterator[Finding]:
         remembered = sight.remembered(reading.broker)
         if reading.leader_epoch >= sight.state.leader_epoch or remembered is None:
             continue
+        if sight.state.leader < 0 and reading.broker in sight.state.isr:
+            continue  # nobody else can be elected: what it commits stays
         if reading.high_watermark > remembered.high_watermark:
             yield Violated(
                 "ELE011",

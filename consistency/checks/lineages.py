@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidestaff.consistency.epochs import first_disagreement, normalise
@@ -41,15 +41,37 @@ def conflicts(sight: Sight) -> Iterator[Conflict]:
         # A replica built anew of a compacted topic takes its entries from the batches that
         # survived.
         return
-    for one, other in combinations(comparable, 2):
-        conflict = _compare(sight, one, other)
-        if conflict is not None:
+    found = [
+        conflict
+        for one, other in combinations(comparable, 2)
+        if (conflict := _compare(sight, one, other)) is not None
+    ]
+    graver = {
+        broker
+        for conflict in found
+        if conflict.kind is not ConflictKind.START
+        for broker in (conflict.one, conflict.other)
+    }
+    for conflict in found:
+        if conflict.kind is not ConflictKind.START or not {conflict.one, conflict.other} & graver:
             yield conflict
+
+
+def is_rising(lineage: Lineage) -> bool:
+    """Epochs rise from entry to entry, start offsets never fall, and none is negative."""
+    if any(entry.epoch < 0 or entry.start_offset < 0 for entry in lineage):
+        return False
+    return all(
+        low.epoch < high.epoch and low.start_offset <= high.start_offset
+        for low, high in pairwise(lineage)
+    )
 
 
 def _comparable(reading: ReplicaReading) -> bool:
     return (
-        bool(reading.lineage)
+        reading.lineage is not None
+        and len(reading.lineage) > 0
+        and is_rising(reading.lineage)
         and reading.log_start_offset is not None
         and reading.log_end_offset is not None
         and reading.high_watermark is not None
@@ -64,40 +86,39 @@ def _compare(sight: Sight, one: ReplicaReading, other: ReplicaReading) -> Confli
     committed = min(one.high_watermark or 0, other.high_watermark or 0)
     offset = first_disagreement(one.lineage, other.lineage, start=start, end=end)
     if offset is None:
-        return _different_start(sight, one, other, start)
+        return None
     in_isr = one.broker in sight.state.isr and other.broker in sight.state.isr
     if offset < committed and in_isr and sight.coherent:
         return Conflict(ConflictKind.COMMITTED, one.broker, other.broker, offset, committed)
-    if sight.state.leader == one.broker:
+    if sight.coherent and sight.state.leader == one.broker:
         return Conflict(ConflictKind.TAIL, one.broker, other.broker, offset, end)
-    if sight.state.leader == other.broker:
+    if sight.coherent and sight.state.leader == other.broker:
         return Conflict(ConflictKind.TAIL, other.broker, one.broker, offset, end)
-    return None
+    return _different_start(sight, one, other)
 
 
-def _different_start(
-    sight: Sight, one: ReplicaReading, other: ReplicaReading, start: int
-) -> Conflict | None:
+def _different_start(sight: Sight, one: ReplicaReading, other: ReplicaReading) -> Conflict | None:
     """The same epoch at two start offsets, where both hold records of it.
 
-    Up to 2.0.0 followers and leaders wrote entries at different moments, so it proves nothing
-    there.
+    The first entry of a lineage does not count: its start follows the log start. Up to 2.0.0
+    followers and leaders wrote entries at different moments, so it proves nothing there.
     """
     if sight.rules.epoch_cache is EpochCacheGeneration.FIRST:
         return None
-    starts = dict(_held_entries(one, start))
-    for epoch, offset in _held_entries(other, start):
+    starts = dict(_held_entries(one)[1:])
+    for epoch, offset in _held_entries(other)[1:]:
         known = starts.get(epoch)
-        if known is not None and known != offset and min(known, offset) > start:
-            return Conflict(
-                ConflictKind.START, one.broker, other.broker, min(known, offset), max(known, offset)
-            )
+        if known is not None and known != offset:
+            low, high = sorted((known, offset))
+            return Conflict(ConflictKind.START, one.broker, other.broker, low, high)
     return None
 
 
-def _held_entries(reading: ReplicaReading, start: int) -> Lineage:
+def _held_entries(reading: ReplicaReading) -> Lineage:
     """The entries of epochs a replica holds records of: a trailing empty epoch says nothing."""
     assert reading.lineage is not None
     return normalise(
-        reading.lineage, log_start_offset=start, end_offset=reading.log_end_offset or 0
+        reading.lineage,
+        log_start_offset=reading.log_start_offset or 0,
+        end_offset=reading.log_end_offset or 0,
     )

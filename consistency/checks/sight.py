@@ -7,7 +7,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from tidestaff.consistency.isr import effective_min_isr
-from tidestaff.consistency.model import NO_LEADER, UNKNOWN_PARTITION_EPOCH, Bracket
+from tidestaff.consistency.model import (
+    NO_LEADER,
+    UNKNOWN_BROKER_EPOCH,
+    UNKNOWN_PARTITION_EPOCH,
+    Bracket,
+)
 from tidestaff.consistency.predictions import predicted_cuts
 from tidestaff.consistency.verdict import Unknown, Violated
 from tidestaff.consistency.versions import Mode
@@ -65,9 +70,26 @@ class Sight:
         )
 
     @cached_property
+    def identified(self) -> bool:
+        """The memory is known to be of the same topic: by topic id, or by the state's czxid."""
+        memory, observation = self.memory, self.observation
+        if memory is None:
+            return True
+        if memory.topic_id is not None and observation.topic_id is not None:
+            return memory.topic_id == observation.topic_id
+        return memory.state_czxid is not None and memory.state_czxid == observation.state_czxid
+
+    @cached_property
     def changed(self) -> bool:
         """The controller wrote the partition's state since the last observation."""
         return self.previous is not None and self.previous != self.state
+
+    @cached_property
+    def assignment_changed(self) -> bool:
+        return (
+            self.memory is not None
+            and self.memory.assignment.replicas != self.observation.assignment.replicas
+        )
 
     @cached_property
     def one_version_later(self) -> bool:
@@ -137,7 +159,7 @@ class Sight:
     @cached_property
     def controller_settled(self) -> bool:
         """A controller is known and has been so for a session timeout: it had time to act."""
-        if self.observation.controller == NO_LEADER:
+        if self.observation.controller is None or self.observation.controller == NO_LEADER:
             return False
         since = self.memory.controller_since_ms if self.memory is not None else self.now_ms
         if self.memory is not None and (
@@ -169,11 +191,19 @@ class Sight:
         if remembered is None or remembered.leader_epoch != self.state.leader_epoch:
             return False
         assert self.memory is not None
+        if remembered.fetched_in_epoch or broker in self.memory.joined_isr:
+            return True
+        # Growth proves a fetch only between two sights of a follower that says it follows in this
+        # epoch: a deposed leader grows by its own writes until it is told.
         return (
-            remembered.fetched_in_epoch
-            or broker in self.memory.joined_isr
-            or reading.log_end_offset > remembered.log_end_offset
+            remembered.following
+            and self.is_following(reading)
+            and reading.log_end_offset > remembered.log_end_offset
         )
+
+    def is_following(self, reading: ReplicaReading) -> bool:
+        """The replica says itself that it follows in the metadata's leader epoch."""
+        return reading.leads is False and reading.leader_epoch == self.state.leader_epoch
 
     def followers(self) -> Iterable[ReplicaReading]:
         return (r for r in self.observation.replicas if r.broker != self.state.leader)
@@ -182,17 +212,18 @@ class Sight:
         return self.memory.replica(broker) if self.memory is not None else None
 
     def same_incarnation(self, broker: BrokerId) -> bool:
-        """The broker's process is the one of the last observation: it was not restarted in
-        between."""
+        """The broker's process is known to be the one that was remembered: it did not restart."""
         remembered = self.remembered(broker)
-        return remembered is not None and remembered.broker_epoch == self.broker_epoch(broker)
+        if remembered is None or remembered.broker_epoch == UNKNOWN_BROKER_EPOCH:
+            return False
+        return remembered.broker_epoch == self.broker_epoch(broker)
 
     def broker_epoch(self, broker: BrokerId) -> int:
         reading = self.readings.get(broker)
         if reading is not None and reading.broker_epoch is not None:
             return reading.broker_epoch
         registration = self.registrations.get(broker)
-        return registration.broker_epoch if registration is not None else -1
+        return registration.broker_epoch if registration is not None else UNKNOWN_BROKER_EPOCH
 
 
 Check: TypeAlias = Callable[[Sight], Iterable[Finding]]

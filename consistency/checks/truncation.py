@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from tidestaff.consistency.checks.lineages import ConflictKind, conflicts
+from tidestaff.consistency.checks.lineages import ConflictKind, conflicts, is_rising
 from tidestaff.consistency.epochs import first_disagreement
 from tidestaff.consistency.model import OffsetRange
 from tidestaff.consistency.verdict import Unknown, Violated
@@ -13,32 +13,73 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tidestaff.consistency.checks.sight import Finding, Sight
+    from tidestaff.consistency.model import Lineage
+
+
+class _Proof(NamedTuple):
+    """Offsets [start, end) that were committed once, and the epochs they have as far as known."""
+
+    start: int
+    end: int
+    epochs: Lineage
+    epochs_end: int
 
 
 def lost_range(sight: Sight) -> OffsetRange | None:
     """The committed offsets the current leader does not have, or has from another leader.
 
-    The leader's LEO is compared, not its HW: a new leader's HW may lawfully lag until its followers
-    have fetched. Offsets below its log start were removed by retention, not lost.
+    Proof of a commit is the ledger, and the HW of every other replica of this round: a follower
+    takes its HW from a leader. What was reported before is not reported again.
     """
     memory, leader, end = sight.memory, sight.leader, sight.leader_end
-    if memory is None or leader is None or end is None:
+    if leader is None or end is None or not sight.identified:
         return None
-    first = end if end < memory.committed_end else None
-    if leader.lineage and memory.ledger and not sight.compacted:
-        log_start = leader.log_start_offset or 0
+    gone = [lost for proof in _proofs(sight) if (lost := _missing(sight, proof)) is not None]
+    if not gone:
+        return None
+    lost = OffsetRange(min(r.start for r in gone), max(r.end for r in gone))
+    reported = memory.lost if memory is not None else ()
+    if any(known.start <= lost.start and lost.end <= known.end for known in reported):
+        return None
+    return lost
+
+
+def _proofs(sight: Sight) -> Iterator[_Proof]:
+    memory = sight.memory
+    if memory is not None:
+        yield _Proof(memory.committed_start, memory.committed_end, memory.ledger, memory.ledger_end)
+    for reading in sight.followers():
+        if reading.high_watermark is None or reading.leads or not reading.log_dir_online:
+            continue
+        if reading.broker not in sight.observation.assignment.replicas:
+            continue
+        start = max(reading.log_start_offset or 0, memory.committed_start if memory else 0)
+        end = min(reading.high_watermark, reading.log_end_offset or 0)
+        # In-sync replicas that hold other epochs than the leader have diverged: that is EPO004.
+        in_isr = reading.broker in sight.state.isr
+        usable = reading.lineage is not None and not in_isr and is_rising(reading.lineage)
+        yield _Proof(start, end, reading.lineage if usable and reading.lineage else (), end)
+
+
+def _missing(sight: Sight, proof: _Proof) -> OffsetRange | None:
+    leader, end = sight.leader, sight.leader_end
+    assert leader is not None
+    assert end is not None
+    log_start = leader.log_start_offset or 0
+    first = end if end < proof.end else None
+    if leader.lineage and proof.epochs and is_rising(leader.lineage) and not sight.compacted:
         disagreement = first_disagreement(
-            memory.ledger,
+            proof.epochs,
             leader.lineage,
-            start=max(log_start, memory.committed_start),
-            end=min(memory.committed_end, end),
+            start=max(log_start, proof.start),
+            end=min(proof.epochs_end, proof.end, end),
         )
         if disagreement is not None:
             first = disagreement
     if first is None:
         return None
-    start = max(first, memory.committed_start)
-    return OffsetRange(start, memory.committed_end) if start < memory.committed_end else None
+    start = max(first, proof.start)
+    return OffsetRange(start, proof.end) if start < proof.end else None
 
 
 def committed_offsets_kept(sight: Sight) -> Iterator[Finding]:
@@ -51,22 +92,25 @@ def committed_offsets_kept(sight: Sight) -> Iterator[Finding]:
         if sight.state.leader >= 0:
             yield Unknown("TRN001", "the leader's own log end in this leader epoch")
         return
-    lost = lost_range(sight)
-    if lost is None or sight.memory is None:
+    if not sight.identified:
+        yield Unknown("TRN001", "topic id or czxid: the topic may have been deleted and made again")
         return
-    previous = sight.memory.state
+    lost = lost_range(sight)
+    if lost is None:
+        return
+    previous = sight.previous or sight.state
     unclean = sight.state.leader != previous.leader and sight.state.leader not in previous.isr
     same_leader = sight.state.leader == previous.leader
     yield Violated(
         "TRN001",
-        expected=f"leader LEO >= {sight.memory.committed_end}",
+        expected=f"leader LEO >= {lost.end}",
         observed=f"leader {sight.state.leader} LEO {sight.leader_end}"
         + ("" if sight.leader_end < lost.end else f", other records from offset {lost.start} on"),
         because=f"offsets {lost} were committed and are gone: "
         + (
             "an unclean election chose a leader without them"
             if unclean
-            else "the leader came back without them"
+            else "the leader does not hold them any more"
             if same_leader
             else "the new leader was elected without them"
         ),

@@ -418,6 +418,12 @@ FURTHER = (
         false_in=("kraft 3.9.1", "3.9.1"),
     ),
     Switch(
+        "the topic id is in the topic's znode",
+        "topic_id_in_topic_znode",
+        true_in=("2.8.0", "3.9"),
+        false_in=("0.8.2", "2.7.2", "3.9 at 2.7", "kraft 3.9"),
+    ),
+    Switch(
         "a reassignment is in the topic's znode",
         "reassignment_in_topic_znode",
         true_in=("2.4.0", "3.9"),

@@ -57,8 +57,8 @@ _SIGHT: Final = (
         ),
         (
             "sight-no-controller-is-settled",
-            "        if self.observation.controller == NO_LEADER:\n            return False\n",
-            "",
+            ("if self.observation.controller is None or self.observation.controller == NO_LEADER:"),
+            "if self.observation.controller is None:",
             "without a controller nobody acts",
         ),
         (
@@ -98,6 +98,33 @@ _SIGHT: Final = (
             "return last.start_offset if last.epoch == self.state.leader_epoch else None",
             "return last.start_offset",
             "the last entry may be of an older epoch",
+        ),
+        (
+            "sight-any-topic-is-identified",
+            "return memory.topic_id == observation.topic_id",
+            "return True",
+            "another topic id is another topic",
+        ),
+        (
+            "sight-growth-is-a-fetch",
+            (
+                "            remembered.following\n"
+                "            and self.is_following(reading)\n            and "
+            ),
+            "            ",
+            "a deposed leader grows by its own writes until it is told",
+        ),
+        (
+            "sight-unknown-incarnation-is-the-same",
+            "if remembered is None or remembered.broker_epoch == UNKNOWN_BROKER_EPOCH:",
+            "if remembered is None:",
+            "without a broker epoch nobody knows of a restart",
+        ),
+        (
+            "sight-unknown-controller-is-settled",
+            "if self.observation.controller is None or self.observation.controller == NO_LEADER:",
+            "if self.observation.controller == NO_LEADER:",
+            "a controller that was not read may have just come",
         ),
         (
             "sight-compaction-forgotten",
@@ -172,16 +199,23 @@ _SIGHT: Final = (
         ),
         (
             "lin-start-at-the-log-start",
-            "if known is not None and known != offset and min(known, offset) > start:",
-            "if known is not None and known != offset:",
+            (
+                "    starts = dict(_held_entries(one)[1:])\n"
+                "    for epoch, offset in _held_entries(other)[1:]:"
+            ),
+            (
+                "    starts = dict(_held_entries(one))\n"
+                "    for epoch, offset in _held_entries(other):"
+            ),
             "the first entry's start follows each replica's own log start",
         ),
         (
             "lin-empty-epochs-compared",
             (
                 "    return normalise(\n"
-                "        reading.lineage, log_start_offset=start, "
-                "end_offset=reading.log_end_offset or 0\n"
+                "        reading.lineage,\n"
+                "        log_start_offset=reading.log_start_offset or 0,\n"
+                "        end_offset=reading.log_end_offset or 0,\n"
                 "    )"
             ),
             "    return reading.lineage",
@@ -208,8 +242,11 @@ _LEADERS: Final = (
         ),
         (
             "ele-leaderless-epoch-has-a-leader",
-            "if era is not None and state.leader >= 0 and 0 <= era.leader != state.leader:",
-            "if era is not None and era.leader != state.leader:",
+            (
+                "if era is not None and known and state.leader >= 0 and 0 <= era.leader != "
+                "state.leader:"
+            ),
+            "if era is not None and known and era.leader != state.leader:",
             "a leader lost within an epoch is no second leader",
         ),
         (
@@ -220,8 +257,8 @@ _LEADERS: Final = (
         ),
         (
             "ele-epoch-falls-with-the-topic",
-            "    if not same_topic_id and not same_node:\n",
-            "    if not same_topic_id and not same_node and sight.kraft:\n",
+            ('    if not sight.identified:\n        yield Unknown("ELE007"'),
+            ('    if sight.kraft and not sight.identified:\n        yield Unknown("ELE007"'),
             "without an id a topic made again cannot be told apart",
         ),
         (
@@ -254,13 +291,43 @@ _LEADERS: Final = (
         ),
         (
             "ele-assignment-changed-as-well",
-            "if sight.memory.assignment.replicas != sight.observation.assignment.replicas:",
-            "if not sight.memory.assignment.replicas:",
+            ('    if sight.assignment_changed:\n        yield Unknown("ELE001"'),
+            ('    if sight.kraft and sight.assignment_changed:\n        yield Unknown("ELE001"'),
             "the assignment at the moment of the election is not known",
         ),
         (
+            "ele-order-of-an-old-reassignment",
+            (
+                "if not sight.kraft and not sight.rules.reassignment_in_topic_znode "
+                "and _reassigning(sight):"
+            ),
+            "if sight.kraft and _reassigning(sight):",
+            "up to 2.3 the order of the target is not to be read",
+        ),
+        (
+            "ele-empty-isr-is-unclean",
+            (
+                "if not before.isr and not before.elr and "
+                "sight.rules.isr_may_become_empty_in_zookeeper:"
+            ),
+            "if not before.isr and not before.elr and sight.kraft:",
+            "up to 1.0 the last leader of an empty ISR comes back cleanly",
+        ),
+        (
+            "ele-recovering-is-no-news",
+            "        return before.recovery is RecoveryState.RECOVERED or outsider\n",
+            "        return True\n",
+            "a leader that is still recovering was elected once",
+        ),
+        (
+            "ele-unclean-by-versions-that-say-so",
+            "        and not sight.rules.leader_recovery_state\n",
+            "",
+            "versions with a recovery state say themselves what was unclean",
+        ),
+        (
             "ele-restarted-broker-passed-over",
-            "        and now.broker_epoch == before.broker_epoch\n",
+            "        and now.broker_epoch == before.broker_epoch != UNKNOWN_BROKER_EPOCH\n",
             "",
             "a broker that restarted was away when the leader was elected",
         ),
@@ -302,18 +369,14 @@ _LEADERS: Final = (
         ),
         (
             "ele-recovered-is-clean",
-            (
-                "    if now.recovery is RecoveryState.RECOVERING and "
-                "before.recovery is RecoveryState.RECOVERED:\n"
-                "        return True\n"
-            ),
-            "",
+            "        return before.recovery is RecoveryState.RECOVERED or outsider\n",
+            "        return outsider\n",
             "RECOVERING tells of an unclean election whatever was seen before",
         ),
         (
             "ele-elr-is-unclean",
-            "        and now.leader not in before.elr\n",
-            "",
+            "    return {*before.isr, *before.elr}\n",
+            "    return {*before.isr}\n",
             "a leader out of the ELR is clean",
         ),
         (
@@ -650,9 +713,9 @@ _REPLICAS: Final = (
         _STORIES,
         (
             "epo-equal-starts-up-to-2-0-0",
-            "or (not strict and low.start_offset == high.start_offset)",
-            "or (strict and low.start_offset == high.start_offset)",
-            "up to 2.0.0 two entries could share a start",
+            "low.epoch < high.epoch and low.start_offset <= high.start_offset",
+            "low.epoch < high.epoch and low.start_offset < high.start_offset",
+            "equal start offsets are lawful in files of 2.0.0 and before",
         ),
         (
             "epo-current-epoch-is-the-future",
@@ -687,26 +750,53 @@ _REPLICAS: Final = (
         _STORIES,
         (
             "trn-loss-by-the-watermark",
+            "    first = end if end < proof.end else None\n",
             (
-                "    memory, leader, end = sight.memory, sight.leader, sight.leader_end\n"
-                "    if memory is None or leader is None or end is None:"
-            ),
-            (
-                "    memory, leader, end = sight.memory, sight.leader, sight.leader_watermark\n"
-                "    if memory is None or leader is None or end is None:"
+                "    first = leader.high_watermark if (leader.high_watermark or 0) < proof.end "
+                "else None\n"
             ),
             "a new leader's HW may lag; its LEO counts",
         ),
         (
+            "trn-loss-reported-again",
+            (
+                "    if any(known.start <= lost.start and lost.end <= known.end "
+                "for known in reported):\n        return None\n"
+            ),
+            "    assert reported is not None\n",
+            "a follower that still shows the old HW does not report the loss again",
+        ),
+        (
+            "trn-followers-prove-nothing",
+            (
+                "        yield _Proof(start, reading.high_watermark, reading.lineage or (), "
+                "reading.high_watermark)\n"
+            ),
+            "        del start\n",
+            "a follower takes its HW from a leader: it proves a commit",
+        ),
+        (
+            "trn-deposed-leader-is-a-proof",
+            "if reading.high_watermark is None or reading.leads or not reading.log_dir_online:",
+            "if reading.high_watermark is None or not reading.log_dir_online:",
+            "a deposed leader may go on committing to itself",
+        ),
+        (
+            "trn-ledger-without-epochs-compared",
+            "end=min(proof.epochs_end, proof.end, end),",
+            "end=min(proof.end, end),",
+            "where the lineage was not read the ledger knows no epochs",
+        ),
+        (
             "trn-compacted-loss",
-            "if leader.lineage and memory.ledger and not sight.compacted:",
-            "if leader.lineage and memory.ledger:",
+            "if leader.lineage and proof.epochs and not sight.compacted:",
+            "if leader.lineage and proof.epochs:",
             "a compacted replica's epochs prove nothing",
         ),
         (
             "trn-loss-below-the-leaders-log-start",
-            "start=max(log_start, memory.committed_start),",
-            "start=memory.committed_start,",
+            "start=max(log_start, proof.start),",
+            "start=proof.start,",
             "what retention removed is not compared",
         ),
         (

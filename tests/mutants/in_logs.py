@@ -344,7 +344,11 @@ _EPOCHS: Final = faults_in(
 
 _TRUNCATION: Final = faults_in(
     "truncation.py",
-    ("consistency/test_truncation.py", "conformance/test_vectors.py"),
+    (
+        "consistency/test_truncation.py",
+        "consistency/test_truncation_edges.py",
+        "conformance/test_vectors.py",
+    ),
     (
         "trn-compares-the-start-of-its-epoch",
         (

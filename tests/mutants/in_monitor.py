@@ -21,33 +21,39 @@ _JUDGE: Final = (
         _JUDGED,
         (
             "judge-grace-ignored",
-            "if suspicion.samples >= rule.grace.samples and lasted_ms >= rule.grace.ms(timing):",
-            "if suspicion.samples >= rule.grace.samples:",
+            "            if suspicion.samples >= grace.samples and lasted_ms >= grace_ms:",
+            "            if suspicion.samples >= grace.samples:",
             "a breach must last its grace time",
         ),
         (
             "judge-samples-ignored",
-            "if suspicion.samples >= rule.grace.samples and lasted_ms >= rule.grace.ms(timing):",
-            "if lasted_ms >= rule.grace.ms(timing):",
+            "            if suspicion.samples >= grace.samples and lasted_ms >= grace_ms:",
+            "            if lasted_ms >= grace_ms:",
             "two observations far apart are not three",
         ),
         (
             "judge-one-sample-too-many",
-            "if suspicion.samples >= rule.grace.samples and",
-            "if suspicion.samples > rule.grace.samples and",
+            "if suspicion.samples >= grace.samples and",
+            "if suspicion.samples > grace.samples and",
             "the last sample asked for is enough",
         ),
         (
             "judge-bridges-gaps",
-            "if now_ms - suspicion.last_ms <= max(grace_ms, MAX_GAP_MS):",
+            "if now_ms - suspicion.last_ms <= longest_gap_ms:",
             "if now_ms >= suspicion.last_ms:",
             "two blips an hour apart are not one hour",
         ),
         (
             "judge-gap-shorter-than-the-grace",
-            "<= max(grace_ms, MAX_GAP_MS):",
-            "<= MAX_GAP_MS:",
+            "max(grace_ms, MAX_GAP_MS, 2 * interval_ms)",
+            "max(MAX_GAP_MS, 2 * interval_ms)",
             "a slow round may be longer than the usual gap where the grace is",
+        ),
+        (
+            "judge-slow-polling-is-a-gap",
+            "max(grace_ms, MAX_GAP_MS, 2 * interval_ms)",
+            "max(grace_ms, MAX_GAP_MS)",
+            "where every round is slow, a slow round is no gap",
         ),
         (
             "judge-unjudged-clears-the-suspicion",
@@ -88,6 +94,18 @@ _JUDGE: Final = (
             "            + self.lag_times * timing.replica_lag_time_max_ms\n",
             "",
             "grace is counted in the cluster's own settings",
+        ),
+        (
+            "rules-cached-metadata-is-exact",
+            "if not lagging_ms or not self.compares_metadata:",
+            "if not self.compares_metadata or self.grace == NO_GRACE:",
+            "a rule that holds replicas against cached metadata outlasts its lag",
+        ),
+        (
+            "rules-cached-metadata-delays-everything",
+            "if not lagging_ms or not self.compares_metadata:",
+            "if not lagging_ms:",
+            "rules about one replica need not wait for the metadata",
         ),
         (
             "rules-grace-without-rebalance-checks",
@@ -163,6 +181,37 @@ _JUDGE: Final = (
             "    if observation.authoritative:\n        return False\n",
             "    if not observation.authoritative:\n        return False\n",
             "a broker's metadata cache may lag",
+        ),
+        (
+            "mon-deleted-topic-judged",
+            (
+                "    if observation.deleting:\n"
+                '        return "a topic that is not being deleted: '
+                'the controller leaves its state alone"\n'
+            ),
+            "",
+            "the controller leaves the state of a topic being deleted alone",
+        ),
+        (
+            "mon-contradiction-taken-over",
+            (
+                "if memory is not None and _contradicts(memory, observation) "
+                "and not verdicts.violated:"
+            ),
+            "if memory is None:",
+            "an old answer of a server that lags is not taken over",
+        ),
+        (
+            "mon-cached-metadata-is-exact",
+            "    if observation.authoritative:\n        return 0\n",
+            "    if observation.rules:\n        return 0\n",
+            "a broker's metadata cache lags",
+        ),
+        (
+            "mon-old-leaders-tell-at-once",
+            "return 10_000 if observation.rules.isr_change_through_controller else 70_000",
+            "return 10_000",
+            "before 2.7 an ISR change is told up to a minute later",
         ),
         (
             "mon-epochs-outlive-zookeeper",
@@ -287,7 +336,7 @@ _SHORT_CUT: Final = faults_in(
     (
         "quiet-slow-follower",
         (
-            "            if own_end < end and own_end < leader_known.log_end_offset:\n"
+            "            if own_end < end and own_end < replica.mark.leader_end:\n"
             "                return None\n"
         ),
         "",
@@ -388,8 +437,8 @@ _SHORT_CUT: Final = faults_in(
     ),
     (
         "quiet-forgets-the-fetch",
-        "(own_end > replica.log_end_offset and replica.broker != memory.state.leader)",
-        "False",
+        "replica.fetched_in_epoch or _fetched(reading, replica, memory),",
+        "replica.fetched_in_epoch,",
         "a log that grew has fetched",
     ),
 )
@@ -400,13 +449,13 @@ _MEMORY: Final = (
         _STORIES,
         (
             "mem-loss-reported-for-ever",
-            "        end = gone.start\n",
+            "            end=min(known.end, gone.start),\n",
             "",
             "what is lost is reported once and leaves the ledger",
         ),
         (
             "mem-ledger-not-cut",
-            "        ledger = tuple(entry for entry in ledger if entry.start_offset < end)\n",
+            ("            epochs=tuple(e for e in known.epochs if e.start_offset < gone.start),\n"),
             "",
             "epochs of lost offsets leave the ledger too",
         ),
@@ -427,26 +476,26 @@ _MEMORY: Final = (
         ),
         (
             "mem-ledger-falls",
-            "    if watermark >= end:\n        end = watermark\n",
-            "    if watermark >= 0:\n        end = watermark\n",
+            "    if watermark >= known.end:\n",
+            "    if watermark >= 0:\n",
             "a new leader's HW may lag: what was committed stays committed",
         ),
         (
             "mem-ledger-holds-what-is-not-committed",
-            "end_offset=end\n            )",
-            "end_offset=leader.log_end_offset or end\n            )",
+            "log_start_offset=log_start, end_offset=watermark)",
+            "log_start_offset=log_start, end_offset=leader.log_end_offset or watermark)",
             "only epochs of committed offsets are promised",
         ),
         (
             "mem-retention-is-loss",
-            "    start = max(start, leader.log_start_offset or 0)\n",
+            "    known = known._replace(start=max(known.start, log_start))\n",
             "",
             "offsets below the log start were removed, not lost",
         ),
         (
             "mem-losses-unbounded",
-            "lost = (*lost, gone)[-MAX_LOST_RANGES:]",
-            "lost = (*lost, gone)",
+            "lost=(*known.lost, gone)[-MAX_LOST_RANGES:],",
+            "lost=(*known.lost, gone),",
             "memory is bounded",
         ),
         (
@@ -487,27 +536,15 @@ _MEMORY: Final = (
         ),
         (
             "mem-caught-up-over-a-gap",
-            (
-                "    if sight.now_ms - memory.observed_at_ms > lag_time_ms:\n"
-                "        return sight.now_ms\n"
-            ),
-            "",
+            ("    if sight.now_ms - memory.observed_at_ms > lag_time_ms:\n        return fresh\n"),
+            "    assert lag_time_ms >= 0\n",
             "a gap in the observations leaves nothing to reckon from",
         ),
         (
             "mem-caught-up-in-another-epoch",
-            (
-                "    if remembered.leader_epoch != sight.state.leader_epoch:\n"
-                "        return sight.now_ms\n"
-            ),
+            ("    if remembered.leader_epoch != sight.state.leader_epoch:\n        return fresh\n"),
             "",
             "a new leader epoch gives followers a fresh start",
-        ),
-        (
-            "mem-previous-end-does-not-count",
-            "        return max(remembered.caught_up_at_ms, memory.observed_at_ms)\n",
-            "        return remembered.caught_up_at_ms\n",
-            "who reached the end of the last sample was caught up then",
         ),
         (
             "mem-exit-by-death",
@@ -580,6 +617,28 @@ _MEMORY: Final = (
         ),
     ),
     *faults_in(
+        "lag.py",
+        _STORIES,
+        (
+            "lag-previous-end-does-not-count",
+            "return CaughtUp(max(at_ms, mark.at_ms), Mark(now_ms, leader_end))",
+            "return CaughtUp(at_ms, Mark(now_ms, leader_end))",
+            "who reached the leader's end of some moment was caught up then",
+        ),
+        (
+            "lag-previous-end-counts-as-now",
+            "return CaughtUp(max(at_ms, mark.at_ms), Mark(now_ms, leader_end))",
+            "return CaughtUp(now_ms, Mark(now_ms, leader_end))",
+            "who reached an old end of the leader is behind since that moment",
+        ),
+        (
+            "lag-mark-always-the-newest",
+            "    return CaughtUp(at_ms, mark)\n",
+            "    return CaughtUp(at_ms, Mark(now_ms, leader_end))\n",
+            "a busy leader's newest end would never be reached",
+        ),
+    ),
+    *faults_in(
         "memory.py",
         _STORIES,
         (
@@ -615,9 +674,21 @@ _PREDICTIONS: Final = (
         ),
         (
             "pre-restart-loses-nothing",
-            "    if restarted or prediction.restart_at is not None:\n        at_least = 0\n",
-            "    if prediction.restart_at is not None:\n        at_least = 0\n",
+            "    if restarted or prediction.restart_at is not None or not",
+            "    if prediction.restart_at is not None or not",
             "a restart may lose the unflushed tail",
+        ),
+        (
+            "pre-restart-within-the-epoch",
+            "return cut if sight.same_incarnation(replica.broker) else cut._replace(at_least=0)",
+            "return cut",
+            "a restart in the same epoch may cost the unflushed tail as well",
+        ),
+        (
+            "pre-over-unseen-leaders",
+            " or not _one_write_since(sight, replica):",
+            ":",
+            "behind several writes an unseen leader may have been shorter",
         ),
         (
             "pre-not-carried-on",

@@ -13,17 +13,18 @@ if TYPE_CHECKING:
 def leader_epoch_lookup(*, leader_log: Log, follower_log: Log) -> int | None:
     """KIP-101: the leader's end offset of the follower's last epoch, never above the own LEO.
 
-    That end is the start of the first larger epoch, or the leader's LEO if its last record is of
-    this epoch. None where the leader cannot say: the follower then falls back to its local HW.
+    That end is the leader's LEO if its last record is of this epoch, else the start of the first
+    larger epoch. The last epoch is asked first: where epochs go back in a log, both may apply. None
+    where the leader cannot say: the follower then falls back to its local HW.
     """
     if not follower_log:
         return 0
     asked = follower_log[-1].epoch
+    if leader_log and leader_log[-1].epoch == asked:
+        return min(len(leader_log), len(follower_log))
     for offset, record in enumerate(leader_log):
         if record.epoch > asked:
             return min(offset, len(follower_log))
-    if leader_log and leader_log[-1].epoch == asked:
-        return min(len(leader_log), len(follower_log))
     return None
 
 

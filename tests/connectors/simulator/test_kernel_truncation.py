@@ -44,3 +44,12 @@ def test_the_single_lookup_answers_as_kip101(row: dict[str, Any]) -> None:
     leader, follower = log(row["leader_epochs"]), log(row["follower_epochs"])
     found = leader_epoch_lookup(leader_log=leader, follower_log=follower)
     assert ("local_hw" if found is None else found) == row["kip101_single_lookup"]
+
+
+def test_the_leaders_last_epoch_ends_at_its_leo_even_where_epochs_went_back() -> None:
+    found = leader_epoch_lookup(leader_log=log([0, 2, 1]), follower_log=log([0, 1, 1]))
+    assert found == 3
+
+
+def test_an_answer_above_the_own_leo_is_cut_to_it() -> None:
+    assert leader_epoch_lookup(leader_log=log([1, 1, 1]), follower_log=log([1])) == 1

@@ -1,0 +1,74 @@
+"""One broker's own words on its replicas, in the order log start, HW, LEO, lineage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidestaff.consistency.model import PartitionSettings, ReplicaReading
+
+if TYPE_CHECKING:
+    from tidestaff.connectors.simulator.broker import Broker
+    from tidestaff.connectors.simulator.cluster import SimulatedCluster
+    from tidestaff.consistency.model import TopicPartition
+
+
+class Reader:
+    """Time may pass between `begin` and `finish`; both must reach the same process."""
+
+    def __init__(self, cluster: SimulatedCluster, broker: Broker) -> None:
+        self._cluster, self._broker = cluster, broker
+        self._incarnation = broker.incarnation
+        self._begun: list[tuple[TopicPartition, ReplicaReading]] = []
+
+    def begin(self, partitions: list[TopicPartition]) -> None:
+        broker, preset = self._broker, self._cluster.preset
+        if not broker.answers:
+            return
+        for partition in partitions:
+            replica = broker.replicas.get(partition)
+            if replica is None:
+                continue
+            reading = ReplicaReading(
+                broker=broker.id,
+                log_start_offset=replica.log.start,
+                high_watermark=replica.high_watermark,
+                broker_epoch=broker.broker_epoch,
+                leader_epoch=replica.leader_epoch if replica.known else None,
+                leads=replica.leads if replica.known else None,
+                topic_id=replica.topic_id if preset.topic_ids else None,
+                read_at_ms=self._cluster.now_ms,
+            )
+            self._begun.append((partition, reading))
+
+    def finish(self) -> list[tuple[TopicPartition, ReplicaReading]]:
+        broker, preset = self._broker, self._cluster.preset
+        if not broker.answers or broker.incarnation != self._incarnation:
+            return []
+        found = []
+        for partition, reading in self._begun:
+            replica = broker.replicas.get(partition)
+            if replica is None or (preset.topic_ids and replica.topic_id != reading.topic_id):
+                continue
+            finished = reading._replace(
+                log_end_offset=replica.log_end,
+                lineage=replica.epochs.lineage() if preset.epoch_file else None,
+            )
+            found.append((partition, finished))
+        return found
+
+
+def partition_settings(cluster: SimulatedCluster, topic: str) -> PartitionSettings:
+    """The effective settings of a topic, with the defaults of the version filled in."""
+    settings = cluster.settings
+    return PartitionSettings(
+        unclean_leader_election_enable=bool(
+            cluster.setting_of(topic, "unclean_leader_election_enable")
+        ),
+        min_insync_replicas=cluster.min_isr(topic),
+        replica_lag_time_max_ms=settings.lag_ms,
+        session_timeout_ms=settings.session_ms,
+        replica_fetch_wait_max_ms=settings.replica_fetch_wait_max_ms,
+        auto_leader_rebalance_enable=settings.auto_leader_rebalance_enable,
+        leader_imbalance_check_interval_ms=settings.leader_imbalance_check_interval_ms,
+        leader_imbalance_per_broker_percentage=settings.leader_imbalance_per_broker_percentage,
+    )
