@@ -44,19 +44,12 @@ class PredictedCut(NamedTuple):
     because: str
 
 
-class Mark(NamedTuple):
-    """The leader's log end at some moment: a follower that reaches it was caught up at that
-    moment."""
-
-    at_ms: int
-    leader_end: int
-
-
 class ReplicaMemory(NamedTuple):
     """The last coherent sight of one replica.
 
-    `following`: it said itself that it follows in the metadata's leader epoch. `fetched_in_epoch`:
-    there was proof that it fetched in that epoch.
+    `mark_offset` is where the leader's log ended at `mark_at_ms`: once the replica reaches it, it
+    is known to have been caught up at that time. `following`: it said itself that it follows in the
+    metadata's leader epoch. `fetched_in_epoch`: there was proof that it fetched in that epoch.
     """
 
     broker: BrokerId
@@ -68,7 +61,8 @@ class ReplicaMemory(NamedTuple):
     leader_epoch: int
     partition_epoch: int
     caught_up_at_ms: int
-    mark: Mark
+    mark_at_ms: int
+    mark_offset: int
     following: bool = False
     fetched_in_epoch: bool = False
     cut: PredictedCut | None = None

@@ -45,7 +45,7 @@ def quiet_step(
             own_watermark = reading.high_watermark
             if own_watermark is None or own_watermark < min(leader_known.high_watermark, watermark):
                 return None
-            if own_end < end and own_end < replica.mark.leader_end:
+            if own_end < end and own_end < replica.mark_offset:
                 return None
         replicas.append(_remembered(reading, replica, memory, observation, end))
     return (
@@ -115,13 +115,8 @@ def _remembered(
     assert own_start is not None
     assert own_watermark is not None
     assert own_end is not None
-    at_ms, mark = caught_up(
-        at_ms=replica.caught_up_at_ms,
-        mark=replica.mark,
-        own_end=own_end,
-        leader_end=leader_end,
-        now_ms=observation.observed_at_ms,
-    )
+    now_ms = observation.observed_at_ms
+    at_ms, mark_at_ms, mark_offset = caught_up(replica, own_end, leader_end, now_ms)
     return ReplicaMemory(
         replica.broker,
         replica.broker_epoch,
@@ -132,7 +127,8 @@ def _remembered(
         replica.leader_epoch,
         memory.state.partition_epoch,
         at_ms,
-        mark,
+        mark_at_ms,
+        mark_offset,
         reading.leads is False and reading.leader_epoch == memory.state.leader_epoch,
         replica.fetched_in_epoch or _fetched(reading, replica, memory),
         replica.cut,

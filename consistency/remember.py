@@ -16,7 +16,6 @@ from tidestaff.consistency.memory import (
     MAX_LOST_RANGES,
     ClusterMemory,
     Era,
-    Mark,
     PartitionMemory,
     ReplicaMemory,
 )
@@ -216,7 +215,8 @@ def _remember_reading(
         leader_epoch=sight.state.leader_epoch,
         partition_epoch=sight.state.partition_epoch,
         caught_up_at_ms=caught_up_now.at_ms,
-        mark=caught_up_now.mark,
+        mark_at_ms=caught_up_now.mark_at_ms,
+        mark_offset=caught_up_now.mark_offset,
         following=sight.is_following(reading),
         fetched_in_epoch=broker != sight.state.leader
         and (
@@ -240,7 +240,7 @@ def _caught_up(sight: Sight, reading: ReplicaReading, remembered: ReplicaMemory 
     memory = sight.memory
     leader_end = sight.leader.log_end_offset if sight.leader is not None else None
     own_end = reading.log_end_offset or 0
-    fresh = CaughtUp(sight.now_ms, Mark(sight.now_ms, leader_end or own_end))
+    fresh = CaughtUp(sight.now_ms, sight.now_ms, leader_end or own_end)
     if memory is None or remembered is None or leader_end is None:
         return fresh
     lag_time_ms = sight.observation.settings.replica_lag_time_max_ms
@@ -248,13 +248,7 @@ def _caught_up(sight: Sight, reading: ReplicaReading, remembered: ReplicaMemory 
         return fresh
     if remembered.leader_epoch != sight.state.leader_epoch:
         return fresh
-    return caught_up(
-        at_ms=remembered.caught_up_at_ms,
-        mark=remembered.mark,
-        own_end=own_end,
-        leader_end=leader_end,
-        now_ms=sight.now_ms,
-    )
+    return CaughtUp(*caught_up(remembered, own_end, leader_end, sight.now_ms))
 
 
 def _with_isr_exit(sight: Sight, replica: ReplicaMemory) -> ReplicaMemory:

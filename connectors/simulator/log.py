@@ -55,6 +55,8 @@ class ReplicaLog:
     def slice(self, start: int, end: int) -> list[Run]:
         """The runs of [start, end), clipped."""
         found: list[Run] = []
+        if start >= end:
+            return found
         for run in reversed(self.runs):
             if run.end <= start:
                 break

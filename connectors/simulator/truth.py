@@ -53,6 +53,15 @@ class Divergence(NamedTuple):
     damaged: bool
 
 
+class UncleanElection(NamedTuple):
+    """A leader that was in neither the ISR nor the ELR just before."""
+
+    at_ms: int
+    partition: TopicPartition
+    leader: BrokerId
+    leader_epoch: int
+
+
 @dataclass(slots=True)
 class _Book:
     topic_id: str
@@ -68,7 +77,8 @@ class _Book:
 
 
 class Truth:
-    """`losses` and `divergences`, with their times and exact offset ranges."""
+    """`losses` and `divergences`, with their times and exact offset ranges, and
+    `unclean_elections`."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
@@ -76,6 +86,7 @@ class Truth:
         self._wiped: set[tuple[BrokerId, TopicPartition]] = set()
         self.losses: list[Loss] = []
         self.divergences: list[Divergence] = []
+        self.unclean_elections: list[UncleanElection] = []
 
     def wiped(self, broker: BrokerId, partitions: list[TopicPartition]) -> None:
         self._wiped.update((broker, partition) for partition in partitions)
@@ -94,19 +105,26 @@ class Truth:
         book = self._books.get(partition)
         if book is None or book.topic_id != metadata.topic_id:
             book = self._books[partition] = _Book(metadata.topic_id)
-        self._note_election(book, metadata)
+        self._note_election(partition, book, metadata)
         replicas = self._live_replicas(partition, metadata)
         self._check_office(partition, metadata, book, replicas)
         self._commit(partition, metadata, book, replicas)
         self._compare(partition, metadata, book, replicas)
 
-    def _note_election(self, book: _Book, metadata: PartitionMetadata) -> None:
+    def _note_election(
+        self, partition: TopicPartition, book: _Book, metadata: PartitionMetadata
+    ) -> None:
         state = metadata.state
         if state.leader_epoch != book.leader_epoch:
             book.leader_epoch = state.leader_epoch
             known = book.electable is not None
             if known and state.leader >= 0 and state.leader not in (book.electable or ()):
                 book.unclean_epoch = state.leader_epoch
+                self.unclean_elections.append(
+                    UncleanElection(
+                        self._cluster.now_ms, partition, state.leader, state.leader_epoch
+                    )
+                )
         book.electable = (*state.isr, *state.elr)
 
     def _live_replicas(
