@@ -7,8 +7,7 @@ again, and the controller epoch last. With skew the cluster goes on living betwe
 from __future__ import annotations
 
 import random
-from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidestaff.connectors.simulator.reading import Reader, partition_settings
 from tidestaff.consistency.model import (
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
         ReplicaReading,
         TopicPartition,
     )
-    from tidestaff.consistency.versions import RuleSet
 
     Metadata = dict[TopicPartition, PartitionMetadata]
     Readings = dict[tuple[TopicPartition, BrokerId], ReplicaReading]
@@ -40,11 +38,15 @@ if TYPE_CHECKING:
 class _Sight(NamedTuple):
     """All that one round has read."""
 
+    began: int
     metadata: Metadata
     registrations: tuple[Registration, ...]
     readings: Readings
     again: Readings
     after: Metadata
+    imbalance: dict[BrokerId, float]
+    controller: BrokerId | None
+    controller_epoch: int
 
 
 class Sampler:
@@ -57,7 +59,7 @@ class Sampler:
     def __init__(
         self,
         cluster: SimulatedCluster,
-        rules: RuleSet,
+        rules: Any,
         every_ms: int = 5_000,
         *,
         skew: int = 0,
@@ -94,30 +96,25 @@ class Sampler:
         metadata, registrations = self._metadata(), self.cluster.mode.registrations()
         leaders, followers = self._targets(metadata)
         first = self._read(leaders)
-        rest = self._read(followers)
-        again: Readings = {}
-        if self.bracketed:
-            again = self._read(leaders)
+        readings = {**first, **self._read(followers)}
+        # Without skew no time passes: a second look would see the same.
+        again = self._read(leaders) if self.bracketed and self.skew else first
         self._pause()
-        after = self._metadata() if self.bracketed else {}
+        after = self._metadata() if self.bracketed and self.skew else metadata
         self._pause()
-        controller, epoch = self.cluster.mode.controller(), self._controller_epoch()
-        readings = {**first, **rest}
-        seen: list[Observation] = [
-            self._cluster_observation(began, before_epoch, registrations, readings)
-        ]
-        imbalance = _imbalance(metadata)
-        sight = _Sight(metadata, registrations, readings, again, after)
-        seen += [
-            replace(
-                self._observation(partition, sight),
-                observed_at_ms=began,
-                controller=controller,
-                cluster_controller_epoch=None if self.cluster.preset.kraft else epoch,
-                preferred_imbalance=imbalance[metadata[partition].assignment.replicas[0]],
-            )
-            for partition in sorted(metadata)
-        ]
+        sight = _Sight(
+            began,
+            metadata,
+            registrations,
+            readings,
+            again if self.bracketed else {},
+            after,
+            _imbalance(metadata),
+            self.cluster.mode.controller(),
+            self._controller_epoch(),
+        )
+        seen: list[Observation] = [self._cluster_observation(sight, before_epoch)]
+        seen += [self._observation(partition, sight) for partition in sorted(metadata)]
         return self._disturb(seen + self._health(began))
 
     def _pause(self) -> None:
@@ -150,14 +147,16 @@ class Sampler:
     def _read(self, targets: list[tuple[BrokerId, TopicPartition]]) -> Readings:
         """One batched request per broker; log start and HW before LEO and lineage."""
         found: Readings = {}
-        for broker in sorted({broker for broker, _ in targets}):
+        wanted: dict[BrokerId, list[TopicPartition]] = {}
+        for broker, partition in targets:
+            wanted.setdefault(broker, []).append(partition)
+        for broker in sorted(wanted):
             self._pause()
             reader = Reader(self.cluster, self.cluster.brokers[broker])
-            wanted = [partition for target, partition in targets if target == broker]
-            reader.begin(wanted)
+            reader.begin(wanted[broker])
             self._pause()
-            for reading in reader.finish():
-                found[reading[0], broker] = reading[1]
+            for partition, reading in reader.finish():
+                found[partition, broker] = reading
         return found
 
     def _observation(self, partition: TopicPartition, sight: _Sight) -> PartitionObservation:
@@ -172,7 +171,7 @@ class Sampler:
             cluster=self.cluster.config.cluster,
             topic=partition.topic,
             partition=partition.partition,
-            observed_at_ms=0,
+            observed_at_ms=sight.began,
             rules=self.rules,
             state=known.state,
             assignment=known.assignment,
@@ -187,28 +186,25 @@ class Sampler:
             bracket=bracket,
             topic_id=known.topic_id if self.cluster.preset.topic_ids else None,
             state_czxid=known.czxid,
+            controller=sight.controller,
+            cluster_controller_epoch=None if self.cluster.preset.kraft else sight.controller_epoch,
+            preferred_imbalance=sight.imbalance[replicas[0]],
             deleting=known.deleting,
             source=self.source,
             round=self.rounds,
         )
 
-    def _cluster_observation(
-        self,
-        began: int,
-        before_epoch: int,
-        registrations: tuple[Registration, ...],
-        readings: Readings,
-    ) -> ClusterObservation:
+    def _cluster_observation(self, sight: _Sight, before_epoch: int) -> ClusterObservation:
         mode = self.cluster.mode
-        leading = {broker for (_, broker), reading in readings.items() if reading.leads}
+        leading = {broker for (_, broker), reading in sight.readings.items() if reading.leads}
         return ClusterObservation(
             cluster=self.cluster.config.cluster,
-            observed_at_ms=began,
+            observed_at_ms=sight.began,
             rules=self.rules,
-            controller=mode.controller(),
-            controller_epoch=self._controller_epoch(),
+            controller=sight.controller,
+            controller_epoch=sight.controller_epoch,
             controller_epoch_before=before_epoch,
-            registrations=registrations,
+            registrations=sight.registrations,
             answering=tuple(b.id for b in self.cluster.sorted_brokers() if b.answers),
             leading=tuple(sorted(leading)),
             claims=mode.claims(),

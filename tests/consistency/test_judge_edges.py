@@ -10,7 +10,7 @@ from tidestaff.consistency.model import Bracket
 from tidestaff.consistency.rules import Grace, Rule, Timing
 from tidestaff.consistency.verdict import FindingClass, Scope, Severity, Unknown, Violated
 
-from tests.consistency.watch import Watch
+from tests.consistency.watch import Watch, lineage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,3 +92,26 @@ def test_a_rebalance_is_due_after_two_checks_and_not_before() -> None:
     assert "ELE010" not in watch.raised
     watch.see(30)
     assert "ELE010" in watch.raised
+
+
+def test_one_long_round_within_the_grace_time_is_no_gap() -> None:
+    watch = Watch(isr=(1, 2))
+    watch.stop(3)
+    since = watch.now_ms + 5_000
+    watch.see(40)
+    watch.see(every_ms=200_000)
+    watch.see(60)
+    assert watch.raised["ISR008"].since_ms == since
+
+
+def test_what_needs_one_replica_only_does_not_wait_for_cached_metadata() -> None:
+    watch = Watch(authoritative=False).settle()
+    watch.log(1, hw=9).see()
+    assert "HWM002" in watch.raised
+
+
+def test_metadata_that_changed_while_it_was_read_accuses_nobody() -> None:
+    watch = Watch(isr=(3, 2, 1)).settle()
+    watch.stop(1).change(leader=3, epoch=1, isr=(3, 2)).log(3, epochs=lineage((0, 0), (1, 10)))
+    watch.set(bracket=Bracket.STRADDLED).see()
+    assert not watch.raised

@@ -177,3 +177,19 @@ def test_a_log_that_grows_is_remembered_to_have_fetched() -> None:
     judged, _ = judge_partition(watch.memory, watch.observation())
     assert [r.fetched_in_epoch for r in quiet[0].replicas] == [False, True, True]
     assert quiet[0].replicas == judged.replicas
+
+
+def test_each_reading_is_held_against_its_own_replica_though_no_epoch_tells_them_apart() -> None:
+    watch = calm_watch().append(5)
+    replicas = tuple(r._replace(broker_epoch=None) for r in watch.observation().replicas)
+    assert is_quiet(watch, replicas=replicas)
+    assert not is_quiet(watch, replicas=replicas[::-1])
+
+
+def test_the_first_committed_record_of_an_epoch_is_judged_so_that_the_ledger_learns_it() -> None:
+    watch = Watch(replicas=(1,)).settle()
+    watch.change(epoch=1).log(1, epochs=lineage((0, 0), (1, 10))).see(3)
+    assert watch.memory is not None
+    assert watch.memory.calm is not None
+    watch.append(2).see()
+    assert watch.memory.ledger[-1] == (1, 10)

@@ -7,9 +7,10 @@ from typing import Final
 from tests.mutants.fault import faults_in
 
 _STORIES: Final = (
+    "consistency/test_checks_edges.py",
     "consistency/test_codes_fire.py",
     "consistency/test_legal_states.py",
-    "consistency/test_checks_edges.py",
+    "consistency/test_legal_histories.py",
     "consistency/test_monitor.py",
 )
 
@@ -172,6 +173,12 @@ _SIGHT: Final = (
             "    if sight.compacted:\n",
             "    if not sight:\n",
             "a replica built anew of a compacted topic has other entries",
+        ),
+        (
+            "lin-equal-starts-are-out-of-order",
+            "low.epoch < high.epoch and low.start_offset <= high.start_offset",
+            "low.epoch < high.epoch and low.start_offset < high.start_offset",
+            "equal start offsets are lawful in files of 2.0.0 and before",
         ),
         (
             "lin-first-generation-starts-compared",
@@ -402,22 +409,6 @@ _LEADERS: Final = (
             "if preferred not in state.isr or preferred not in sight.active:",
             "if preferred not in sight.active:",
             "a preferred replica out of sync cannot lead",
-        ),
-        (
-            "ele-deleted-topic-offline",
-            (
-                "    if sight.state.leader != NO_LEADER or sight.observation.deleting:\n"
-                "        return\n"
-                "    yield Violated(\n"
-                '        "ELE012"'
-            ),
-            (
-                "    if sight.state.leader != NO_LEADER:\n"
-                "        return\n"
-                "    yield Violated(\n"
-                '        "ELE012"'
-            ),
-            "a topic that is being deleted has no leader by law",
         ),
     ),
     *faults_in(
@@ -712,10 +703,10 @@ _REPLICAS: Final = (
         "checks/epochs.py",
         _STORIES,
         (
-            "epo-equal-starts-up-to-2-0-0",
-            "low.epoch < high.epoch and low.start_offset <= high.start_offset",
-            "low.epoch < high.epoch and low.start_offset < high.start_offset",
-            "equal start offsets are lawful in files of 2.0.0 and before",
+            "epo-no-lineage-is-out-of-order",
+            "        if lineage and not is_rising(lineage):",
+            "        if not lineage or not is_rising(lineage):",
+            "a replica without epochs breaks no order",
         ),
         (
             "epo-current-epoch-is-the-future",
@@ -758,6 +749,12 @@ _REPLICAS: Final = (
             "a new leader's HW may lag; its LEO counts",
         ),
         (
+            "trn-divergence-told-as-loss",
+            "usable = reading.lineage is not None and not in_isr and is_rising(reading.lineage)",
+            "usable = reading.lineage is not None and is_rising(reading.lineage)",
+            "an in-sync replica with other epochs has diverged, which is EPO004",
+        ),
+        (
             "trn-loss-reported-again",
             (
                 "    if any(known.start <= lost.start and lost.end <= known.end "
@@ -769,10 +766,10 @@ _REPLICAS: Final = (
         (
             "trn-followers-prove-nothing",
             (
-                "        yield _Proof(start, reading.high_watermark, reading.lineage or (), "
-                "reading.high_watermark)\n"
+                "        yield _Proof(start, end, reading.lineage if usable and "
+                "reading.lineage else (), end)"
             ),
-            "        del start\n",
+            "        del start, end, usable",
             "a follower takes its HW from a leader: it proves a commit",
         ),
         (
@@ -789,8 +786,8 @@ _REPLICAS: Final = (
         ),
         (
             "trn-compacted-loss",
-            "if leader.lineage and proof.epochs and not sight.compacted:",
-            "if leader.lineage and proof.epochs:",
+            "is_rising(leader.lineage) and not sight.compacted:",
+            "is_rising(leader.lineage):",
             "a compacted replica's epochs prove nothing",
         ),
         (
@@ -798,18 +795,6 @@ _REPLICAS: Final = (
             "start=max(log_start, proof.start),",
             "start=proof.start,",
             "what retention removed is not compared",
-        ),
-        (
-            "trn-cut-accused-after-a-restart",
-            (
-                "        if not sight.same_incarnation(reading.broker):\n"
-                '            yield Unknown("TRN002"'
-            ),
-            (
-                "        if sight.kraft and not sight.same_incarnation(reading.broker):\n"
-                '            yield Unknown("TRN002"'
-            ),
-            "a restart may lose the unflushed tail",
         ),
         (
             "trn-tail-before-the-first-fetch",

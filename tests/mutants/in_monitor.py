@@ -7,9 +7,10 @@ from typing import Final
 from tests.mutants.fault import faults_in
 
 _STORIES: Final = (
+    "consistency/test_memory_edges.py",
     "consistency/test_codes_fire.py",
     "consistency/test_legal_states.py",
-    "consistency/test_memory_edges.py",
+    "consistency/test_legal_histories.py",
     "consistency/test_monitor.py",
 )
 _JUDGED: Final = ("consistency/test_judge_edges.py", *_STORIES)
@@ -156,11 +157,11 @@ _JUDGE: Final = (
             "mon-old-observation-judged",
             (
                 "        if observation.observed_at_ms <= memory.observed_at_ms:\n"
-                "            return memory, NOTHING_NEW\n"
+                "            return memory, _LATE[Scope.PARTITION]\n"
             ),
             (
                 "        if observation.observed_at_ms < memory.observed_at_ms:\n"
-                "            return memory, NOTHING_NEW\n"
+                "            return memory, _LATE[Scope.PARTITION]\n"
             ),
             "an observation seen twice changes nothing",
         ),
@@ -336,7 +337,7 @@ _SHORT_CUT: Final = faults_in(
     (
         "quiet-slow-follower",
         (
-            "            if own_end < end and own_end < replica.mark.leader_end:\n"
+            "            if own_end < end and own_end < replica.mark_offset:\n"
             "                return None\n"
         ),
         "",
@@ -621,20 +622,20 @@ _MEMORY: Final = (
         _STORIES,
         (
             "lag-previous-end-does-not-count",
-            "return CaughtUp(max(at_ms, mark.at_ms), Mark(now_ms, leader_end))",
-            "return CaughtUp(at_ms, Mark(now_ms, leader_end))",
+            "return max(replica.caught_up_at_ms, replica.mark_at_ms), now_ms, leader_end",
+            "return replica.caught_up_at_ms, now_ms, leader_end",
             "who reached the leader's end of some moment was caught up then",
         ),
         (
             "lag-previous-end-counts-as-now",
-            "return CaughtUp(max(at_ms, mark.at_ms), Mark(now_ms, leader_end))",
-            "return CaughtUp(now_ms, Mark(now_ms, leader_end))",
+            "return max(replica.caught_up_at_ms, replica.mark_at_ms), now_ms, leader_end",
+            "return now_ms, now_ms, leader_end",
             "who reached an old end of the leader is behind since that moment",
         ),
         (
             "lag-mark-always-the-newest",
-            "    return CaughtUp(at_ms, mark)\n",
-            "    return CaughtUp(at_ms, Mark(now_ms, leader_end))\n",
+            "return replica.caught_up_at_ms, replica.mark_at_ms, replica.mark_offset",
+            "return replica.caught_up_at_ms, now_ms, leader_end",
             "a busy leader's newest end would never be reached",
         ),
     ),
@@ -686,8 +687,8 @@ _PREDICTIONS: Final = (
         ),
         (
             "pre-over-unseen-leaders",
-            " or not _one_write_since(sight, replica):",
-            ":",
+            "if UNKNOWN_PARTITION_EPOCH in (known, now) or now != known + 1 or not told:",
+            "if UNKNOWN_PARTITION_EPOCH in (known, now) or not told:",
             "behind several writes an unseen leader may have been shorter",
         ),
         (
@@ -705,7 +706,7 @@ _PREDICTIONS: Final = (
     ),
     *faults_in(
         "forecast.py",
-        ("consistency/test_forecast.py", "consistency/test_forecast_edges.py"),
+        ("consistency/test_forecast_edges.py", "consistency/test_forecast.py"),
         (
             "fct-elr-is-unclean",
             "and after.leader not in {*before.isr, *before.elr},",
@@ -749,10 +750,10 @@ _PREDICTIONS: Final = (
             "at min ISR writes go on",
         ),
         (
-            "fct-clean-stop-as-a-crash",
-            "            image = controlled_shutdown(image, broker).image\n",
-            "            pass\n",
-            "a clean stop moves the leadership first",
+            "fct-clean-stops-one-after-the-other",
+            "shutting_down=going,",
+            "shutting_down=(),",
+            "brokers that stop together are not elected one after the other",
         ),
         (
             "fct-return-is-no-return",
