@@ -176,8 +176,9 @@ class Broker:
             if not found.error and not found.diverging and not ask.epoch_question:
                 epoch = request.broker_epoch
                 leading.note_progress(self, request.follower, epoch, ask, found.log_end)
-                if not found.runs:
-                    found = leading.answer(self, request.follower, ask)
+                high_watermark = self.replicas[ask.partition].high_watermark
+                if not found.runs and found.high_watermark != high_watermark:
+                    found = found._replace(high_watermark=high_watermark)
             answers.append(found)
         if any(found.is_news for found in answers):
             reply(request, tuple(answers))

@@ -16,7 +16,7 @@ from tidestaff.connectors.simulator.broker import Broker
 from tidestaff.connectors.simulator.clock import EventLoop
 from tidestaff.connectors.simulator.kraft_mode import KRaftMode
 from tidestaff.connectors.simulator.network import Network
-from tidestaff.connectors.simulator.presets import PRESETS
+from tidestaff.connectors.simulator.presets import preset_named
 from tidestaff.connectors.simulator.settings import ClusterConfig, Settings
 from tidestaff.connectors.simulator.truth import Truth
 from tidestaff.connectors.simulator.zk_mode import ZooKeeperMode
@@ -53,7 +53,7 @@ class SimulatedCluster(Commands):
             seed=seed,
             cluster=cluster,
         )
-        self.preset = PRESETS[preset]
+        self.preset = preset_named(preset)
         self.settings = self.config.settings.effective(self.preset)
         self.topic_settings: dict[str, dict[str, Any]] = {}
         self.chance = random.Random(seed)  # noqa: S311 - reproducible on purpose

@@ -109,6 +109,8 @@ def _records(replica: Replica, ask: Ask) -> Answer:
             return found._replace(diverging=(epoch, end))
     if not log.start <= ask.offset <= log.end:
         return found._replace(error="OFFSET_OUT_OF_RANGE")
+    if ask.offset == log.end:
+        return found
     upto = min(log.end, ask.offset + ask.limit)
     return found._replace(runs=tuple(log.slice(ask.offset, upto)))
 

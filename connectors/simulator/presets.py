@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from tidestaff.consistency.errors import UnknownVersionError
+
 
 class TruncationProtocol(Enum):
     """How a follower finds the offset from which its log is not its leader's."""
@@ -153,3 +155,10 @@ PRESETS: Final = {
         preset_of("4.1.1", kraft=True),
     )
 }
+
+
+def preset_named(name: str) -> Preset:
+    """A preset of the table, `-kraft` at the end for KRaft mode."""
+    if name not in PRESETS:
+        raise UnknownVersionError(f"no preset {name!r}", f"take one of {', '.join(PRESETS)}")
+    return PRESETS[name]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tidestaff.consistency.model import (
         BrokerId,
         Observation,
+        PartitionSettings,
         Registration,
         ReplicaReading,
         TopicPartition,
@@ -45,6 +46,7 @@ class _Sight(NamedTuple):
     again: Readings
     after: Metadata
     imbalance: dict[BrokerId, float]
+    settings: dict[str, PartitionSettings]
     controller: BrokerId | None
     controller_epoch: int
 
@@ -110,6 +112,7 @@ class Sampler:
             again if self.bracketed else {},
             after,
             _imbalance(metadata),
+            {t: partition_settings(self.cluster, t) for t in {p.topic for p in metadata}},
             self.cluster.mode.controller(),
             self._controller_epoch(),
         )
@@ -176,7 +179,7 @@ class Sampler:
             state=known.state,
             assignment=known.assignment,
             live=tuple(r for r in sight.registrations if r.broker in replicas),
-            settings=partition_settings(self.cluster, partition.topic),
+            settings=sight.settings[partition.topic],
             replicas=tuple(
                 readings[partition, broker]
                 for broker in replicas

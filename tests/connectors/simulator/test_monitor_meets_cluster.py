@@ -114,7 +114,7 @@ def kinds_for(preset: str, kinds: frozenset[str]) -> frozenset[str]:
 
 @pytest.mark.parametrize("preset", SAFE_PRESETS)
 def test_no_alarm_where_nothing_was_lost(preset: str) -> None:
-    for seed in range(300, 308):
+    for seed in range(300, 306):
         cluster, alarms = watched(preset, seed, kinds_for(preset, NEVER_LOSE), every_ms=200)
         assert (cluster.truth.losses, cluster.truth.divergences) == ([], [])
         assert unexplained(cluster, alarms) == [], seed
