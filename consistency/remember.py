@@ -90,8 +90,8 @@ def _is_calm(sight: Sight, judgement: Judgement) -> bool:
         and not sight.observation.assignment.being_reassigned
         and sight.state.leader == (replicas[0] if replicas else None)
         and set(sight.state.isr) == set(replicas) <= sight.active
-        and len(sight.observation.replicas) == len(replicas)
-        and all(None not in reading[1:4] for reading in sight.observation.replicas)
+        and len(sight.replicas) == len(replicas)
+        and all(None not in reading[1:4] for reading in sight.replicas)
         and not sight.observation.digests
         and (sight.memory is None or not any(r.isr_exits_ms for r in sight.memory.replicas))
     )

@@ -141,7 +141,7 @@ def log_dirs_online(sight: Sight) -> Iterator[Finding]:
 
     The broker goes on with its other directories, so the replica is silently missing.
     """
-    for reading in sight.observation.replicas:
+    for reading in sight.replicas:
         if not reading.log_dir_online:
             yield Violated(
                 "LOG005",

@@ -217,11 +217,14 @@ def election_was_clean(sight: Sight) -> Iterator[Finding]:
             yield Unknown("ELE009", "the partition states between the two that were seen")
         return
     lost = _predicted_loss(sight)
+    pool = f"ISR {list(before.isr)}" + (f" or ELR {list(before.elr)}" if before.elr else "")
+    # The last known leader of KIP-966 may have been listed: its log is not trusted any more.
+    listed = now.leader in {*before.isr, *before.elr}
     yield Violated(
         "ELE009",
-        expected=f"a leader out of ISR {list(before.isr)}"
-        + (f" or ELR {list(before.elr)}" if before.elr else ""),
-        observed=f"leader {now.leader} with ISR {list(now.isr)}",
+        expected=f"a leader out of {pool}" + (", in state RECOVERED" if listed else ""),
+        observed=f"leader {now.leader} with ISR {list(now.isr)}"
+        + (", in state RECOVERING" if listed else ""),
         because="the election was unclean"
         + (f"; committed offsets {lost} are not on the new leader" if lost else ""),
         broker=now.leader,

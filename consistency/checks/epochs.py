@@ -21,7 +21,7 @@ def lineage_rises(sight: Sight) -> Iterator[Finding]:
     The list is searched from its end. Equal start offsets are lawful: up to 2.0.0 they are written,
     and a later version keeps such a file until it has something to write.
     """
-    for reading in sight.observation.replicas:
+    for reading in sight.replicas:
         lineage = reading.lineage
         if lineage and not is_rising(lineage):
             yield Violated(
@@ -44,7 +44,7 @@ def no_epoch_from_the_future(sight: Sight) -> Iterator[Finding]:
     Judged with metadata that was read again after the replica, since an old reading of the metadata
     looks the same.
     """
-    for reading in sight.observation.replicas:
+    for reading in sight.replicas:
         if reading.lineage and reading.lineage[-1].epoch > sight.state.leader_epoch:
             yield Violated(
                 "EPO003",
@@ -61,7 +61,7 @@ def committed_lineages_agree(sight: Sight) -> Iterator[Finding]:
 
     Normalised first: what retention cut, and what is not yet committed, lawfully differs.
     """
-    if not any(reading.lineage for reading in sight.observation.replicas):
+    if not any(reading.lineage for reading in sight.replicas):
         yield Unknown("EPO004", "an epoch lineage of at least two replicas")
         return
     for conflict in conflicts(sight):

@@ -90,7 +90,7 @@ def one_leader_per_epoch(sight: Sight) -> Iterator[Finding]:
             broker=state.leader,
         )
     claims: dict[int, BrokerId] = {}
-    for reading in sight.observation.replicas:
+    for reading in sight.replicas:
         if not reading.leads or reading.leader_epoch is None:
             continue
         first = claims.setdefault(reading.leader_epoch, reading.broker)
@@ -163,7 +163,7 @@ def deposed_leader_stops_committing(sight: Sight) -> Iterator[Finding]:
     It may lawfully commit once more with followers that have not been told either. When it goes on,
     clients are acknowledged records that will be cut.
     """
-    for reading in sight.observation.replicas:
+    for reading in sight.replicas:
         if not reading.leads or reading.leader_epoch is None or reading.high_watermark is None:
             continue
         remembered = sight.remembered(reading.broker)

@@ -36,7 +36,7 @@ class Conflict(NamedTuple):
 
 def conflicts(sight: Sight) -> Iterator[Conflict]:
     """Every pair of replicas whose lineages disagree, each pair once, under its gravest name."""
-    comparable = [r for r in sight.observation.replicas if _comparable(r)]
+    comparable = [r for r in sight.replicas if _comparable(r)]
     if sight.compacted:
         # A replica built anew of a compacted topic takes its entries from the batches that
         # survived.

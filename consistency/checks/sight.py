@@ -42,8 +42,16 @@ class Sight:
         self.now_ms = observation.observed_at_ms
         self.kraft = observation.rules.mode is Mode.KRAFT
         self.coherent = observation.bracket is Bracket.COHERENT
+        # A directory that is still of another topic of the same name says nothing of this one.
+        self.replicas: tuple[ReplicaReading, ...] = tuple(
+            reading
+            for reading in observation.replicas
+            if reading.topic_id is None
+            or observation.topic_id is None
+            or reading.topic_id == observation.topic_id
+        )
         self.readings: dict[BrokerId, ReplicaReading] = {
-            reading.broker: reading for reading in observation.replicas
+            reading.broker: reading for reading in self.replicas
         }
         self.registrations: dict[BrokerId, Registration] = {
             registration.broker: registration for registration in observation.live
@@ -206,7 +214,7 @@ class Sight:
         return reading.leads is False and reading.leader_epoch == self.state.leader_epoch
 
     def followers(self) -> Iterable[ReplicaReading]:
-        return (r for r in self.observation.replicas if r.broker != self.state.leader)
+        return (r for r in self.replicas if r.broker != self.state.leader)
 
     def remembered(self, broker: BrokerId) -> ReplicaMemory | None:
         return self.memory.replica(broker) if self.memory is not None else None

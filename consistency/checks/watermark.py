@@ -20,7 +20,7 @@ def watermarks_in_order(sight: Sight) -> Iterator[Finding]:
     Judged on two observations in a row: after an unclean election a follower may cut below its HW
     between the two readings.
     """
-    for reading in sight.observation.replicas:
+    for reading in sight.replicas:
         known = [
             (name, value)
             for name, value in (

@@ -160,6 +160,24 @@ def test_a_topic_made_again_is_learnt_even_from_caches_without_topic_ids() -> No
     assert watch.memory.state.leader_epoch == 0
 
 
+def test_a_reading_of_the_old_topic_of_the_same_name_proves_nothing_of_the_new_one() -> None:
+    """A KRaft follower that has not replayed the deletion yet answers for the old topic."""
+    watch = Watch(version="4.1.1", mode=Mode.KRAFT).settle()
+    watch.set(topic_id="topic-id-0000000000002").all_logs(leo=0, hw=0, epochs=lineage((0, 0)))
+    watch.log(3, leo=10, hw=10, epochs=lineage((0, 0), (4, 5)), topic_id="topic-id-0000000000001")
+    watch.see(3)
+    assert not watch.raised
+
+
+def test_the_last_known_leader_is_called_unclean_without_contradicting_itself() -> None:
+    watch = Watch(version="4.1.1", mode=Mode.KRAFT, isr=(2,), leader=2).settle()
+    watch.stop(2).change(leader=-1, epoch=1).see(2)
+    watch.start(2).change(leader=2, epoch=2, recovering=True)
+    watch.log(2, epochs=lineage((0, 0), (2, 10))).see()
+    assert "RECOVERED" in watch.raised["ELE009"].expected
+    assert "RECOVERING" in watch.raised["ELE009"].observed
+
+
 # --- what had been missed -----------------------------------------------------------------------
 
 

@@ -1,0 +1,265 @@
+"""Formal traces (kafka-replication-trace/1) and truncation tables as conformance cases.
+
+A trace of the zk family passes if the simulator's kernel goes the same way step by step, and if the
+monitor, shown every state, raises what the model checker says is broken and nothing else. For the
+kraft family there is no kernel: the monitor alone is judged, on the recorded states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from tidestaff.connectors.simulator.kernel.invariants import EMPTY_LEDGER, extended
+from tidestaff.connectors.simulator.kernel.invariants import violated as violated_invariants
+from tidestaff.connectors.simulator.kernel.state import initial_state
+from tidestaff.connectors.simulator.kernel.traces import (
+    FORMAT,
+    TraceMismatchError,
+    replay,
+    trace_from,
+)
+from tidestaff.consistency.epochs import assign, lineage_from_epochs
+from tidestaff.consistency.errors import ConsistencyError
+from tidestaff.consistency.truncation import ReplicaLog, predict_truncation
+from tidestaff.consistency.versions import EpochCacheGeneration, Mode, rules_for
+from tidestaff.streaming.conform.trace_expectations import (
+    COMPARED,
+    RAISED_BY,
+    History,
+    offsets_wrong,
+    owed,
+    why_not_visible,
+)
+from tidestaff.streaming.conform.trace_samples import (
+    ROUNDS,
+    Sample,
+    kraft_rules,
+    kraft_samples,
+    monitor_rules,
+    watch,
+    zookeeper_samples,
+)
+from tidestaff.streaming.conform.vectors import CannotRunError, Difference, Handler, Vector
+
+if TYPE_CHECKING:
+    from tidestaff.consistency.verdict import Violated
+    from tidestaff.consistency.versions import RuleSet
+
+TABLE_FORMAT: Final = "kafka-truncation-table/1"
+TABLE_RULE: Final = "truncation.table"
+UNREADABLE: Final = "trace.unreadable"
+
+_ON_FETCH: Final = rules_for("4.3", Mode.KRAFT)
+# The table places an epoch older than the leader's first, as brokers do from 2.0.1; 1.1.1 itself
+# falls back to the HW there.
+_KIP_101: Final = replace(rules_for("1.1.1"), epoch_cache=EpochCacheGeneration.SECOND)
+
+
+class Noted(list[Difference]):
+    """Differences, and beside them what the case could not judge and why."""
+
+    def __init__(self, found: Sequence[Difference] = (), notes: Sequence[str] = ()) -> None:
+        super().__init__(found)
+        self.notes = tuple(notes)
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorReport:
+    """The monitor against the oracle: false alarms and misses, what was raised when, and which
+    broken invariants no guard let it judge."""
+
+    wrong: tuple[Difference, ...]
+    raised: tuple[tuple[int, str], ...]
+    not_visible: Mapping[str, str]
+
+
+def listed(content: object, file: str) -> list[object] | None:
+    """The cases of a trace file or a truncation table in the form of vectors; None for others."""
+    if not isinstance(content, Mapping):
+        return None
+    if content.get("format") == FORMAT:
+        traces = content.get("traces")
+        return [_as_vector(raw) for raw in traces] if isinstance(traces, list) else [content]
+    if content.get("format") == TABLE_FORMAT:
+        rows = content.get("rows")
+        count = len(rows) if isinstance(rows, list) else None
+        stated = {"id": file, "rule": TABLE_RULE, "input": content, "expected": {"rows": count}}
+        return [{**stated, "source": content.get("source")}]
+    return None
+
+
+def _as_vector(raw: object) -> object:
+    if not isinstance(raw, Mapping):
+        return raw
+    source = raw.get("source")
+    return {
+        "id": raw.get("id"),
+        "rule": f"trace.{raw.get('family')}",
+        "input": raw,
+        "expected": {"first_violation": raw.get("first_violation")},
+        "source": source.get("by") if isinstance(source, Mapping) else source,
+    }
+
+
+def judge_monitor(
+    samples: Sequence[Sample],
+    rules: RuleSet,
+    broken: Sequence[Sequence[str]],
+    rounds: int = ROUNDS,
+) -> MonitorReport:
+    """Hold what the monitor raises on each sample against what the oracle says is broken there."""
+    wrong: list[Difference] = []
+    raised: list[tuple[int, str]] = []
+    justified: set[str] = set()
+    owed_once: set[str] = set()
+    ledger, history = EMPTY_LEDGER, History()
+    for number, (sample, alarms) in enumerate(zip(samples, watch(samples, rules, rounds), strict=True)):
+        place = f"step {number}"
+        compared = [v for v in alarms if v.code in COMPARED]
+        codes = {v.code for v in compared}
+        ledger = extended(ledger, sample.state)
+        history.see(sample)
+        for name in broken[number]:
+            justified |= RAISED_BY.get(name, frozenset())
+        wrong += [
+            Difference(place, "no alarm", f"{v.code}: {v.because}")
+            for v in compared
+            if v.code not in justified
+        ]
+        due = owed(sample, broken[number], history)
+        owed_once |= due
+        wrong += [
+            Difference(f"{place}, {name}", f"one of {sorted(RAISED_BY[name])}", sorted(codes))
+            for name in sorted(due)
+            if not codes & RAISED_BY[name]
+        ]
+        if sample.coherent:
+            wrong += _wrong_offsets(place, compared, sample, history, ledger)
+            history.remember(sample, compared)
+        raised += [(number, code) for code in sorted(codes)]
+    return MonitorReport(
+        tuple(wrong), tuple(raised), _not_visible(samples, broken, raised, owed_once)
+    )
+
+
+def _wrong_offsets(
+    place: str, alarms: Sequence[Violated], sample: Sample, history: History, ledger: Any
+) -> list[Difference]:
+    lost = history.lost(sample)
+    return [
+        Difference(f"{place}, {alarm.code}", said, str(alarm.offsets))
+        for alarm in alarms
+        if (said := offsets_wrong(alarm, sample, lost, ledger)) is not None
+    ]
+
+
+def _not_visible(
+    samples: Sequence[Sample],
+    broken: Sequence[Sequence[str]],
+    raised: Sequence[tuple[int, str]],
+    owed_once: set[str],
+) -> dict[str, str]:
+    """The broken invariants that were neither owed nor raised, each with the guard that says so."""
+    found: dict[str, str] = {}
+    for name in sorted({name for names in broken for name in names} - owed_once):
+        where = [number for number, names in enumerate(broken) if name in names]
+        codes = RAISED_BY.get(name, frozenset())
+        if codes and not any(code in codes and number >= where[0] for number, code in raised):
+            found[name] = why_not_visible(name, (samples[number].coherent for number in where))
+    return found
+
+
+def _zookeeper(vector: Vector) -> list[Difference]:
+    try:
+        trace = trace_from(vector.input, vector.file)
+        after = replay(trace)
+    except TraceMismatchError as error:
+        return [Difference(f"step {error.step}, {error.field}", error.want, error.got)]
+    except (ConsistencyError, KeyError, TypeError) as error:
+        raise CannotRunError(f"{vector.id}: {type(error).__name__}: {error}") from error
+    states = (initial_state(trace.names), *after)
+    samples = list(zookeeper_samples(states, [step.action for step in trace.steps]))
+    broken = [(), *(step.violates for step in trace.steps)]
+    return _noted(judge_monitor(samples, monitor_rules(trace.rules), broken), broken)
+
+
+def _kraft(vector: Vector) -> list[Difference]:
+    """The file names only invariants of the KRaft model: where something breaks, exposure is ours
+    to compute, so that an alarm which comes before its loss is not called false."""
+    try:
+        samples = list(kraft_samples(vector.input))
+        rules = kraft_rules(vector.input)
+        stated = [(), *(tuple(step["violates"]) for step in vector.input["steps"])]
+    except (KeyError, TypeError) as error:
+        raise CannotRunError(f"{vector.id}: {type(error).__name__}: {error}") from error
+    ledger, broken = EMPTY_LEDGER, []
+    breaks = any(stated)
+    for sample, names in zip(samples, stated, strict=True):
+        ledger = extended(ledger, sample.state)
+        ours = violated_invariants(sample.state, ledger) if breaks else ()
+        broken.append(sorted({*ours, *names}))
+    return _noted(judge_monitor(samples, rules, broken), stated)
+
+
+def _noted(report: MonitorReport, stated: Sequence[Sequence[str]]) -> Noted:
+    names = {name for step in stated for name in step}
+    return Noted(
+        report.wrong, [f"{name}: {why}" for name, why in report.not_visible.items() if name in names]
+    )
+
+
+def _truncation_table(vector: Vector) -> list[Difference]:
+    """Every row by both rules: truncation on fetch in rounds, and the single look-up of KIP-101."""
+    rows = vector.input.get("rows")
+    if not isinstance(rows, list) or not rows:
+        raise CannotRunError(f"{vector.id}: a truncation table needs a list of rows")
+    found: list[Difference] = []
+    for number, row in enumerate(rows, start=1):
+        try:
+            found += _row(f"row {number}", row)
+        except (KeyError, TypeError, ConsistencyError) as error:
+            raise CannotRunError(f"row {number}: {type(error).__name__}: {error}") from error
+    return found
+
+
+def _row(place: str, row: Mapping[str, Any]) -> list[Difference]:
+    records = row["follower_epochs"]
+    leads = _log(row["leader_epochs"], leads_in=row["leader_epoch"])
+    got = predict_truncation(follower=_log(records), leader=leads, rules=_ON_FETCH)
+    checks: list[tuple[str, object, object]] = [
+        ("rounds", [cut["truncate_to"] for cut in row["rounds"]], list(got.rounds)),
+        ("final_leo", row["final_leo"], got.final_offset),
+    ]
+    if row["histories_consistent"]:
+        checks.append(("longest_common_prefix", row["longest_common_prefix"], got.final_offset))
+    leader = _log(row["leader_epochs"])
+    for high_watermark in sorted({0, len(records)}):
+        answer = row["kip101_single_lookup"]
+        wanted = high_watermark if answer == "local_hw" else answer
+        looked_up = predict_truncation(
+            follower=_log(records, high_watermark=high_watermark), leader=leader, rules=_KIP_101
+        )
+        # A fall-back to the own HW may end above the leader: the next fetch cuts that.
+        wanted = min(wanted, leader.log_end_offset)
+        checks.append((f"kip101, HW {high_watermark}", wanted, looked_up.final_offset))
+    return [
+        Difference(f"{place}, {name}", want, got) for name, want, got in checks if want != got
+    ]
+
+
+def _log(
+    epochs: Sequence[int], *, high_watermark: int = 0, leads_in: int | None = None
+) -> ReplicaLog:
+    lineage = lineage_from_epochs(epochs)
+    if leads_in is not None:
+        lineage = assign(lineage, leads_in, len(epochs), generation=EpochCacheGeneration.SECOND)
+    return ReplicaLog(0, high_watermark, len(epochs), lineage)
+
+
+HANDLERS: Final[dict[str, Handler]] = {
+    "trace.zk": _zookeeper,
+    "trace.kraft": _kraft,
+    TABLE_RULE: _truncation_table,
+}
