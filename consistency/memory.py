@@ -81,6 +81,27 @@ class Era(NamedTuple):
     exact: bool
 
 
+class SettledWatermark(NamedTuple):
+    """What a replica's HW checkpoint holds at the least: an HW that has stood for its interval.
+
+    `marks` are (time, HW) of the last interval, from which the next one comes.
+    """
+
+    broker: BrokerId
+    offset: int
+    marks: tuple[tuple[int, int], ...]
+
+
+class KeptTail(NamedTuple):
+    """Old records a returning replica keeps by the high-watermark rule although its leader has
+    written others there: [start, end)."""
+
+    broker: BrokerId
+    leader_epoch: int
+    start: int
+    end: int
+
+
 class Suspicion(NamedTuple):
     """A condition that is met but must last its grace time before it is an alert."""
 
@@ -117,6 +138,8 @@ class PartitionMemory(NamedTuple):
     suspicions: tuple[Suspicion, ...]
     lost: tuple[OffsetRange, ...]
     was_compacted: bool
+    settled_watermarks: tuple[SettledWatermark, ...]
+    kept_tails: tuple[KeptTail, ...]
     calm: Verdicts | None
 
     def replica(self, broker: BrokerId) -> ReplicaMemory | None:

@@ -121,6 +121,7 @@ class PartitionSettings:
     replica_lag_time_max_ms: int = 30_000
     session_timeout_ms: int = 18_000
     replica_fetch_wait_max_ms: int = 500
+    replica_high_watermark_checkpoint_interval_ms: int = 5_000
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_check_interval_ms: int = 300_000
     leader_imbalance_per_broker_percentage: int = 10

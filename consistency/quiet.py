@@ -100,6 +100,8 @@ def _with_growth(
         memory.suspicions,
         memory.lost,
         memory.was_compacted,
+        memory.settled_watermarks,
+        memory.kept_tails,
         memory.calm,
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tidestaff.consistency.checks.isr import FLAPPING_WINDOW_MS
 from tidestaff.consistency.checks.truncation import lost_range
 from tidestaff.consistency.epochs import normalise
+from tidestaff.consistency.kept_tails import kept_tails, settled_watermarks
 from tidestaff.consistency.lag import CaughtUp, caught_up
 from tidestaff.consistency.memory import (
     MAX_ERAS,
@@ -20,6 +21,7 @@ from tidestaff.consistency.memory import (
     ReplicaMemory,
 )
 from tidestaff.consistency.model import ControllerClaim
+from tidestaff.consistency.versions import Truncation
 
 if TYPE_CHECKING:
     from tidestaff.consistency.checks.sight import Sight
@@ -71,6 +73,8 @@ def remember_partition(sight: Sight, judgement: Judgement, verdicts: Verdicts) -
         suspicions=judgement.suspicions,
         lost=ledger.lost,
         was_compacted=sight.compacted,
+        settled_watermarks=settled_watermarks(sight),
+        kept_tails=kept_tails(sight),
         calm=None,
     )
     return memory._replace(calm=verdicts) if _is_calm(sight, judgement) else memory
@@ -93,6 +97,7 @@ def _is_calm(sight: Sight, judgement: Judgement) -> bool:
         and len(sight.replicas) == len(replicas)
         and all(None not in reading[1:4] for reading in sight.replicas)
         and not sight.observation.digests
+        and sight.rules.truncation is not Truncation.HIGH_WATERMARK
         and (sight.memory is None or not any(r.isr_exits_ms for r in sight.memory.replicas))
     )
 

@@ -68,6 +68,9 @@ def partition_settings(cluster: SimulatedCluster, topic: str) -> PartitionSettin
         replica_lag_time_max_ms=settings.lag_ms,
         session_timeout_ms=settings.session_ms,
         replica_fetch_wait_max_ms=settings.replica_fetch_wait_max_ms,
+        replica_high_watermark_checkpoint_interval_ms=(
+            settings.high_watermark_checkpoint_interval_ms
+        ),
         auto_leader_rebalance_enable=settings.auto_leader_rebalance_enable,
         leader_imbalance_check_interval_ms=settings.leader_imbalance_check_interval_ms,
         leader_imbalance_per_broker_percentage=settings.leader_imbalance_per_broker_percentage,

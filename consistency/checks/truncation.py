@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidestaff.consistency.checks.lineages import ConflictKind, conflicts, is_rising
 from tidestaff.consistency.epochs import first_disagreement
+from tidestaff.consistency.kept_tails import diverged
 from tidestaff.consistency.model import OffsetRange
 from tidestaff.consistency.verdict import Unknown, Violated
 
@@ -157,8 +158,20 @@ def followers_match_their_leader(sight: Sight) -> Iterator[Finding]:
     """TRN004: a follower in its leader's epoch has no other record than the leader at any offset.
 
     Legal between learning of the epoch and the first fetch, hence judged after a fetch was seen.
+    Logs without epochs are judged by what the high-watermark rule is known to have kept.
     """
     yield from _tails(sight, predicted=False)
+    for tail in diverged(sight):
+        offsets = OffsetRange(tail.start, tail.end)
+        yield Violated(
+            "TRN004",
+            expected=f"the leader's records from offset {tail.start} on",
+            observed=f"broker {tail.broker} still holds older records in {offsets}",
+            because=f"its own HW covered them, so nothing was cut; leader {sight.state.leader} had "
+            f"written others there in epoch {tail.leader_epoch}",
+            broker=tail.broker,
+            offsets=offsets,
+        )
 
 
 def _tails(sight: Sight, *, predicted: bool) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""`tidestaff conform`: recorded facts of Kafka against our rules."""
+"""`tidestaff conform`: recorded facts of Kafka and formal traces against our rules."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ EXAMPLES: Final = """\
 examples:
   tidestaff conform tests/conformance
   tidestaff conform tests/conformance/truncation.json --json
+  tidestaff conform tests/conformance/traces
+
+A file holds vectors, formal traces (kafka-replication-trace/1) or a truncation table
+(kafka-truncation-table/1). A trace passes if the simulator's kernel replays it and the monitor,
+shown its states, raises what is broken and nothing else.
 
 The last line is always 'N passed, N failed, N skipped'.
 
@@ -24,7 +29,9 @@ exit codes:
 
 
 def configure(parser: CommandParser, _: Sequence[str]) -> None:
-    parser.add_argument("place", metavar="DIR", help="a folder of vector files (*.json), or one")
+    parser.add_argument(
+        "place", metavar="DIR", help="a folder of vector or trace files (*.json), or one file"
+    )
 
 
 def run(options: Options) -> int:

@@ -22,6 +22,7 @@ from tidestaff.streaming.conform import (
     kraft,
     kraft_scenarios,
     replica_scenarios,
+    traces,
     truncation,
     watermark,
     zookeeper,
@@ -43,6 +44,7 @@ MODULES: Final = (
     isr_leader,
     watermark,
     files,
+    traces,
 )
 
 # Told as a story with symbols for brokers: material for scenario tests, not for a pure function.
@@ -65,7 +67,8 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One vector's outcome; a failure says where expectation and answer part."""
+    """One vector's outcome; a failure says where expectation and answer part, a note what could
+    not be judged."""
 
     id: str
     rule: str
@@ -74,6 +77,7 @@ class Result:
     source: str = ""
     reasons: tuple[str, ...] = ()
     expected: object = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +127,8 @@ def run_directory(path: str | Path, table: Mapping[str, Handler] | None = None) 
 
 def _nothing_run(place: Path, results: Sequence[Result]) -> str:
     if not results:
-        return f"{place} holds no vectors: expected *.json files with a 'vectors' list"
+        expected = "*.json files with a 'vectors' list, formal traces or a truncation table"
+        return f"{place} holds no vectors: expected {expected}"
     if all(result.outcome is Outcome.SKIPPED for result in results):
         return f"{place} holds no vector of a rule that is known here"
     return ""
@@ -142,6 +147,8 @@ def _read(file: Path) -> tuple[list[Vector | Result] | None, Result | None]:
     except (OSError, ValueError, RecursionError) as error:
         return None, Result(file.name, _UNREAD, file.name, Outcome.FAILED, "", (f"{error}",))
     listed = content.get("vectors") if isinstance(content, dict) else None
+    if listed is None:
+        listed = traces.listed(content, file.name)
     if not isinstance(listed, list):
         return None, None
     return [_vector(item, file.name, number) for number, item in enumerate(listed, 1)], None
@@ -178,20 +185,29 @@ def run_vector(vector: Vector, table: Mapping[str, Handler]) -> Result:
     handler = table.get(vector.rule)
     if handler is None or vector.rule in NARRATIVE:
         return _result(vector, Outcome.SKIPPED)
+    notes: tuple[str, ...] = ()
     try:
-        reasons = [str(difference) for difference in handler(vector)]
+        found = handler(vector)
+        reasons = [str(difference) for difference in found]
+        notes = found.notes if isinstance(found, traces.Noted) else ()
     except CannotRunError as error:
         reasons = [f"cannot run: {error}"]
     except Exception as error:  # noqa: BLE001 - one bad vector must not end the run
         reasons = [f"{type(error).__name__}: {error}"]
-    return _result(vector, Outcome.FAILED if reasons else Outcome.PASSED, tuple(reasons))
+    outcome = Outcome.FAILED if reasons else Outcome.PASSED
+    return _result(vector, outcome, tuple(reasons), notes)
 
 
 def _run(vector: Vector | Result, table: Mapping[str, Handler]) -> Result:
     return vector if isinstance(vector, Result) else run_vector(vector, table)
 
 
-def _result(vector: Vector, outcome: Outcome, reasons: tuple[str, ...] = ()) -> Result:
+def _result(
+    vector: Vector,
+    outcome: Outcome,
+    reasons: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
+) -> Result:
     return Result(
         id=vector.id,
         rule=vector.rule,
@@ -200,6 +216,7 @@ def _result(vector: Vector, outcome: Outcome, reasons: tuple[str, ...] = ()) -> 
         source=vector.source,
         reasons=reasons,
         expected=vector.expected,
+        notes=notes,
     )
 
 
@@ -223,6 +240,10 @@ def render(report: Report) -> str:
     if any(skipped.values()):
         lines += ["", "skipped (narrative, or no such rule here):"]
         lines += [f"  {rule}  {count}" for rule, count in skipped.items() if count]
+    noted = [(result.id, note) for result in report.results for note in result.notes]
+    if noted:
+        lines += ["", f"not visible in a bracketed sample: {len(noted)}"]
+        lines += [f"  {name}: {note}" for name, note in noted]
     lines += [f"{name}: not a vector file, ignored" for name in report.ignored]
     lines += [f"error: {report.error}"] if report.error else []
     return "\n".join([*lines, summary(report)])
@@ -270,6 +291,7 @@ def to_json(report: Report) -> str:
         "error": report.error or None,
         "rules": rules,
         "failures": failures,
+        "not_visible": {result.id: list(result.notes) for result in report.results if result.notes},
         "ignored": list(report.ignored),
     }
     return json.dumps(content, indent=2, ensure_ascii=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidestaff.connectors.simulator.kernel.invariants import EMPTY_LEDGER, extended
 from tidestaff.connectors.simulator.kernel.invariants import violated as violated_invariants
@@ -44,12 +44,15 @@ from tidestaff.streaming.conform.trace_samples import (
 from tidestaff.streaming.conform.vectors import CannotRunError, Difference, Handler, Vector
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tidestaff.connectors.simulator.kernel.invariants import Ledger
+    from tidestaff.connectors.simulator.kernel.state import State
     from tidestaff.consistency.verdict import Violated
     from tidestaff.consistency.versions import RuleSet
 
 TABLE_FORMAT: Final = "kafka-truncation-table/1"
 TABLE_RULE: Final = "truncation.table"
-UNREADABLE: Final = "trace.unreadable"
 
 _ON_FETCH: Final = rules_for("4.3", Mode.KRAFT)
 # The table places an epoch older than the leader's first, as brokers do from 2.0.1; 1.1.1 itself
@@ -65,12 +68,20 @@ class Noted(list[Difference]):
         self.notes = tuple(notes)
 
 
+class Truth(NamedTuple):
+    """What the oracle says of one state: what is broken, and all that was ever committed."""
+
+    broken: tuple[str, ...]
+    ledger: Ledger
+
+
 @dataclass(frozen=True, slots=True)
 class MonitorReport:
     """The monitor against the oracle: false alarms and misses, what was raised when, and which
-    broken invariants no guard let it judge."""
+    broken invariants no guard let it judge. `imprecise` are true losses whose range is too long."""
 
     wrong: tuple[Difference, ...]
+    imprecise: tuple[Difference, ...]
     raised: tuple[tuple[int, str], ...]
     not_visible: Mapping[str, str]
 
@@ -103,32 +114,37 @@ def _as_vector(raw: object) -> object:
     }
 
 
+def truths(states: Iterable[State]) -> Iterator[Truth]:
+    """The oracle's word on every state of a run, from the first one on."""
+    ledger = EMPTY_LEDGER
+    for state in states:
+        ledger = extended(ledger, state)
+        yield Truth(violated_invariants(state, ledger), ledger)
+
+
 def judge_monitor(
-    samples: Sequence[Sample],
-    rules: RuleSet,
-    broken: Sequence[Sequence[str]],
-    rounds: int = ROUNDS,
+    samples: Sequence[Sample], rules: RuleSet, oracle: Sequence[Truth], *, rounds: int = ROUNDS, codes: frozenset[str] = COMPARED
 ) -> MonitorReport:
     """Hold what the monitor raises on each sample against what the oracle says is broken there."""
     wrong: list[Difference] = []
     raised: list[tuple[int, str]] = []
     justified: set[str] = set()
     owed_once: set[str] = set()
-    ledger, history = EMPTY_LEDGER, History()
-    for number, (sample, alarms) in enumerate(zip(samples, watch(samples, rules, rounds), strict=True)):
+    history = History()
+    for number, alarms in enumerate(watch(samples, rules, rounds)):
+        sample, (broken, ledger) = samples[number], oracle[number]
         place = f"step {number}"
         compared = [v for v in alarms if v.code in COMPARED]
         codes = {v.code for v in compared}
-        ledger = extended(ledger, sample.state)
         history.see(sample)
-        for name in broken[number]:
+        for name in broken:
             justified |= RAISED_BY.get(name, frozenset())
         wrong += [
             Difference(place, "no alarm", f"{v.code}: {v.because}")
             for v in compared
             if v.code not in justified
         ]
-        due = owed(sample, broken[number], history)
+        due = owed(sample, broken, history)
         owed_once |= due
         wrong += [
             Difference(f"{place}, {name}", f"one of {sorted(RAISED_BY[name])}", sorted(codes))
@@ -139,13 +155,12 @@ def judge_monitor(
             wrong += _wrong_offsets(place, compared, sample, history, ledger)
             history.remember(sample, compared)
         raised += [(number, code) for code in sorted(codes)]
-    return MonitorReport(
-        tuple(wrong), tuple(raised), _not_visible(samples, broken, raised, owed_once)
-    )
+    unseen = _not_visible(samples, [truth.broken for truth in oracle], raised, owed_once)
+    return MonitorReport(tuple(wrong), tuple(raised), unseen)
 
 
 def _wrong_offsets(
-    place: str, alarms: Sequence[Violated], sample: Sample, history: History, ledger: Any
+    place: str, alarms: Sequence[Violated], sample: Sample, history: History, ledger: Ledger
 ) -> list[Difference]:
     lost = history.lost(sample)
     return [
@@ -181,8 +196,9 @@ def _zookeeper(vector: Vector) -> list[Difference]:
         raise CannotRunError(f"{vector.id}: {type(error).__name__}: {error}") from error
     states = (initial_state(trace.names), *after)
     samples = list(zookeeper_samples(states, [step.action for step in trace.steps]))
-    broken = [(), *(step.violates for step in trace.steps)]
-    return _noted(judge_monitor(samples, monitor_rules(trace.rules), broken), broken)
+    oracle = list(truths(states))
+    report = judge_monitor(samples, monitor_rules(trace.rules), oracle)
+    return _noted(report, [truth.broken for truth in oracle])
 
 
 def _kraft(vector: Vector) -> list[Difference]:
@@ -194,19 +210,19 @@ def _kraft(vector: Vector) -> list[Difference]:
         stated = [(), *(tuple(step["violates"]) for step in vector.input["steps"])]
     except (KeyError, TypeError) as error:
         raise CannotRunError(f"{vector.id}: {type(error).__name__}: {error}") from error
-    ledger, broken = EMPTY_LEDGER, []
     breaks = any(stated)
-    for sample, names in zip(samples, stated, strict=True):
-        ledger = extended(ledger, sample.state)
-        ours = violated_invariants(sample.state, ledger) if breaks else ()
-        broken.append(sorted({*ours, *names}))
-    return _noted(judge_monitor(samples, rules, broken), stated)
+    oracle = [
+        Truth(tuple(sorted({*names, *(truth.broken if breaks else ())})), truth.ledger)
+        for names, truth in zip(stated, truths(s.state for s in samples), strict=True)
+    ]
+    return _noted(judge_monitor(samples, rules, oracle), stated)
 
 
 def _noted(report: MonitorReport, stated: Sequence[Sequence[str]]) -> Noted:
     names = {name for step in stated for name in step}
     return Noted(
-        report.wrong, [f"{name}: {why}" for name, why in report.not_visible.items() if name in names]
+        report.wrong,
+        [f"{name}: {why}" for name, why in report.not_visible.items() if name in names],
     )
 
 
@@ -244,9 +260,7 @@ def _row(place: str, row: Mapping[str, Any]) -> list[Difference]:
         # A fall-back to the own HW may end above the leader: the next fetch cuts that.
         wanted = min(wanted, leader.log_end_offset)
         checks.append((f"kip101, HW {high_watermark}", wanted, looked_up.final_offset))
-    return [
-        Difference(f"{place}, {name}", want, got) for name, want, got in checks if want != got
-    ]
+    return [Difference(f"{place}, {name}", want, got) for name, want, got in checks if want != got]
 
 
 def _log(

@@ -295,6 +295,59 @@ def test_s23_the_window_before_the_loss_is_an_exposure() -> None:
     assert watch.raised["HWM004"].offsets == OffsetRange(1, 2)
 
 
+def test_s24_divergence_of_logs_without_epochs_is_proven_by_the_rule() -> None:
+    """A = 1 loses its tail and leads from 1; B = 2 comes back with HW 2 and keeps its record 1."""
+    watch = _kip_101("0.10.2.2")
+    watch.see(3)  # long enough for B's HW 2 to be in its checkpoint
+    watch.stop(1, 2).change(leader=-1, epoch=1, isr=(1,)).see(2)
+    watch.start(1).change(leader=1, epoch=2).log(1, leo=1, hw=1).see()
+    watch.log(1, leo=2, hw=2).see()
+    watch.start(2).see()
+    watch.change(isr=(1, 2)).see()
+    assert set(watch.raised) == {"TRN001", "TRN004"}
+    assert watch.raised["TRN004"].broker == 2
+    assert watch.raised["TRN004"].offsets == OffsetRange(1, 2)
+
+
+def test_s26_divergence_after_one_restart_and_one_crash() -> None:
+    watch = Watch(version="0.10.2.2", replicas=(2, 1), leader=2).all_logs(epochs=None, leo=1, hw=1)
+    watch.log(1, hw=0).see(4)
+    watch.start(1).log(1, leo=0, hw=0).see()
+    watch.raised.clear()  # the exposure that precedes the loss
+    watch.stop(2).change(leader=1, epoch=1, isr=(1,)).see()
+    watch.log(1, leo=1, hw=1).see()
+    watch.start(2).see()
+    watch.change(isr=(1, 2)).see()
+    assert watch.raised["TRN001"].offsets == OffsetRange(0, 1)
+    assert watch.raised["TRN004"].broker == 2
+    assert watch.raised["TRN004"].offsets == OffsetRange(0, 1)
+
+
+def test_s24_nothing_is_claimed_where_the_checkpoint_may_be_older() -> None:
+    """B's HW 2 stood for a moment only: it may have cut to 1 and fetched the new record."""
+    watch = _kip_101("0.10.2.2")
+    watch.log(2, hw=1).see(3)
+    watch.log(2, hw=2).see(every_ms=1_000)
+    watch.raised.clear()
+    watch.stop(1, 2).change(leader=-1, epoch=1, isr=(1,)).see(2)
+    watch.start(1).change(leader=1, epoch=2).log(1, leo=1, hw=1).see()
+    watch.log(1, leo=2, hw=2).see()
+    watch.start(2).see()
+    watch.change(isr=(1, 2)).see()
+    assert "TRN004" not in watch.raised
+
+
+def test_s24_a_replica_that_is_seen_shorter_has_cut() -> None:
+    watch = _kip_101("0.10.2.2")
+    watch.see(3)
+    watch.stop(1, 2).change(leader=-1, epoch=1, isr=(1,)).see(2)
+    watch.start(1).change(leader=1, epoch=2).log(1, leo=1, hw=1).see()
+    watch.log(1, leo=2, hw=2).see()
+    watch.start(2).log(2, leo=1, hw=1).see()
+    watch.log(2, leo=2, hw=2).change(isr=(1, 2)).see(2)
+    assert "TRN004" not in watch.raised
+
+
 def test_s28_divergence_prevented_is_reported_as_loss_and_not_as_divergence() -> None:
     watch = _kip_101("3.9.1")
     watch.stop(1, 2).change(leader=-1, epoch=1, isr=(1,)).see(2)

@@ -167,8 +167,8 @@ def test_a_follower_whose_watermark_falls_is_judged() -> None:
 
 
 def test_a_log_that_grows_is_remembered_to_have_fetched() -> None:
-    """Without a lineage (before 0.11) growth is the only proof of a fetch."""
-    watch = Watch(version="0.10.2.2").all_logs(epochs=None).settle()
+    """Where no lineage is read, growth is the only proof of a fetch."""
+    watch = Watch().all_logs(epochs=None).settle()
     watch.append(5)
     watch.now_ms += 5_000
     assert watch.memory is not None

@@ -8,6 +8,7 @@ from tests.mutants.fault import faults_in
 
 _STORIES: Final = (
     "consistency/test_checks_edges.py",
+    "consistency/test_memory_edges.py",
     "consistency/test_codes_fire.py",
     "consistency/test_legal_states.py",
     "consistency/test_legal_histories.py",

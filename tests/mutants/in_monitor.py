@@ -640,6 +640,46 @@ _MEMORY: Final = (
         ),
     ),
     *faults_in(
+        "kept_tails.py",
+        ("consistency/test_kept_tails_edges.py", *_STORIES),
+        (
+            "kept-before-the-checkpoint",
+            "if at_ms <= due_ms)])",
+            "if at_ms > 0)])",
+            "a HW that was not checkpointed yet is lost in a crash",
+        ),
+        (
+            "kept-though-the-watermark-fell",
+            "offset = min(known.offset, watermark) if known is not None else 0",
+            "offset = known.offset if known is not None else 0",
+            "a HW that fell may be in the checkpoint by now",
+        ),
+        (
+            "kept-though-it-was-cut",
+            "if tail is not None and (reading.log_end_offset or 0) < tail.end:",
+            "if tail is not None and reading.log_end_offset is None:",
+            "a replica that is seen shorter has cut its tail",
+        ),
+        (
+            "kept-in-the-same-epoch",
+            "replica.leader_epoch >= sight.state.leader_epoch:",
+            "replica.leader_epoch > sight.state.leader_epoch:",
+            "records of the current epoch are the leader's own",
+        ),
+        (
+            "kept-while-not-read",
+            "        elif broker not in sight.registrations:\n",
+            "        else:\n",
+            "a replica that is only not read may have fetched meanwhile",
+        ),
+        (
+            "kept-before-it-joins",
+            "if tail.broker in joined and tail.broker in sight.state.isr:",
+            "if tail.broker in sight.readings:",
+            "until it is back in the ISR a replica's tail misleads nobody",
+        ),
+    ),
+    *faults_in(
         "memory.py",
         _STORIES,
         (

@@ -1,0 +1,73 @@
+"""Divergence without epochs: what proves it under the high-watermark rule, and what does not."""
+
+from __future__ import annotations
+
+from tidestaff.consistency.model import OffsetRange
+
+from tests.consistency.watch import Watch
+
+
+def both_lost_and_the_shorter_leads(*, watermark: int = 10) -> Watch:
+    """1 and 2 hold 10 records; after a power cut 2 comes back with 8, leads, and writes to 12."""
+    watch = Watch(version="0.10.2.2", replicas=(1, 2)).all_logs(epochs=None)
+    watch.all_logs(leo=10, hw=10).see(6)
+    if watermark > 10:
+        watch.all_logs(leo=watermark, hw=watermark).see()
+    watch.stop(1, 2).change(leader=-1, epoch=1, isr=(2,)).see(2)
+    watch.start(2).change(leader=2, epoch=2).log(2, leo=8, hw=8).see()
+    watch.log(2, leo=20, hw=20).see()
+    watch.raised.clear()
+    return watch
+
+
+def kept(watch: Watch) -> dict[int, tuple[int, int]]:
+    assert watch.memory is not None
+    return {tail.broker: (tail.start, tail.end) for tail in watch.memory.kept_tails}
+
+
+def test_a_replica_that_keeps_its_old_records_has_diverged_once_it_is_back_in_the_isr() -> None:
+    watch = both_lost_and_the_shorter_leads()
+    watch.start(1).see()
+    watch.log(1, leo=20, hw=20).see()
+    assert not watch.raised
+    watch.change(isr=(2, 1)).see()
+    assert watch.raised["TRN004"].broker == 1
+    assert watch.raised["TRN004"].offsets == OffsetRange(8, 10)
+
+
+def test_a_replica_that_is_seen_to_have_cut_has_not() -> None:
+    watch = both_lost_and_the_shorter_leads()
+    watch.start(1).log(1, leo=8, hw=8).see()
+    watch.log(1, leo=20, hw=20).see()
+    watch.change(isr=(2, 1)).see(2)
+    assert not watch.raised
+
+
+def test_a_watermark_that_was_not_checkpointed_yet_keeps_nothing() -> None:
+    assert kept(both_lost_and_the_shorter_leads(watermark=14)) == {1: (8, 10)}
+
+
+def test_a_watermark_that_fell_may_be_in_the_checkpoint() -> None:
+    watch = Watch(version="0.10.2.2", replicas=(1, 2)).all_logs(epochs=None)
+    watch.see(4)
+    watch.log(2, hw=7).see()
+    assert watch.memory is not None
+    assert {s.broker: s.offset for s in watch.memory.settled_watermarks} == {1: 10, 2: 7}
+
+
+def test_records_of_the_current_epoch_are_the_leaders_own() -> None:
+    watch = Watch(version="0.10.2.2", replicas=(1, 2)).all_logs(epochs=None)
+    watch.see(4)
+    watch.append(10).see(4)
+    watch.stop(2).change(isr=(1,)).log(1, leo=30, hw=30).see(3)
+    assert kept(watch) == {}
+
+
+def test_a_replica_that_was_only_not_read_may_have_fetched_meanwhile() -> None:
+    watch = Watch(version="0.10.2.2", replicas=(1, 2, 3)).all_logs(epochs=None)
+    watch.see(4)
+    watch.stop(1).change(leader=2, epoch=1, isr=(2, 3)).log(2, leo=8, hw=8).see()
+    watch.log(2, leo=20, hw=20).log(3, up=False)
+    watch.live.pop(1, None)
+    watch.see()
+    assert 3 not in kept(watch)
