@@ -11,7 +11,7 @@ LOCKED := $(VENV)/.locked-packages
 STAMP := $(VENV)/.tidestaff-setup
 SOURCES := consistency connectors streaming conf tests
 
-.PHONY: help setup run test check lint types unit bench mutants docs format lock clean
+.PHONY: help setup run test check lint types unit bench mutants explore docs format lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -56,6 +56,9 @@ bench: $(STAMP) ## measure the rules engine; writes the table in README.md
 
 mutants: $(STAMP) ## seeded faults in the rules: each must make the suite fail
 	$(BIN)/python -m tests.mutants
+
+explore: $(STAMP) ## every reachable state of the simulator's kernel: counts as the model checker has them
+	$(BIN)/python -m tests.explore
 
 docs: $(STAMP) ## write docs/alerts.md from the catalogue
 	$(BIN)/tidestaff rules --markdown > docs/alerts.md.tmp && mv docs/alerts.md.tmp docs/alerts.md

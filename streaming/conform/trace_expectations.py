@@ -160,8 +160,8 @@ class History:
 
 
 def compared_codes(rules: RuleSet) -> frozenset[str]:
-    """TRN002 predicts the cut of a released Kafka: a rule set that truncates as none did may lawfully
-    be told that it cuts too far, whether or not an invariant breaks."""
+    """TRN002 predicts the cut of a released Kafka: a rule set that truncates as none did is rightly
+    told that it cuts too far, whether or not an invariant breaks."""
     released = rules in PRESETS.values() and rules != KIP320_FIRST_TRY
     return COMPARED if released else COMPARED - {"TRN002"}
 

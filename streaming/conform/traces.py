@@ -28,6 +28,8 @@ from tidestaff.streaming.conform.trace_expectations import (
     COMPARED,
     RAISED_BY,
     History,
+    compared_codes,
+    holds_again,
     offsets_wrong,
     owed,
     why_not_visible,
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
 
     from tidestaff.connectors.simulator.kernel.invariants import Ledger
     from tidestaff.connectors.simulator.kernel.state import State
-    from tidestaff.consistency.verdict import Violated
     from tidestaff.consistency.versions import RuleSet
 
 TABLE_FORMAT: Final = "kafka-truncation-table/1"
@@ -123,28 +124,33 @@ def truths(states: Iterable[State]) -> Iterator[Truth]:
 
 
 def judge_monitor(
-    samples: Sequence[Sample], rules: RuleSet, oracle: Sequence[Truth], *, rounds: int = ROUNDS, codes: frozenset[str] = COMPARED
+    samples: Sequence[Sample],
+    rules: RuleSet,
+    oracle: Sequence[Truth],
+    *,
+    rounds: int = ROUNDS,
+    compared: frozenset[str] = COMPARED,
 ) -> MonitorReport:
     """Hold what the monitor raises on each sample against what the oracle says is broken there."""
     wrong: list[Difference] = []
+    imprecise: list[Difference] = []
     raised: list[tuple[int, str]] = []
-    justified: set[str] = set()
     owed_once: set[str] = set()
+    justified: set[str] = set()
     history = History()
-    for number, alarms in enumerate(watch(samples, rules, rounds)):
-        sample, (broken, ledger) = samples[number], oracle[number]
-        place = f"step {number}"
-        compared = [v for v in alarms if v.code in COMPARED]
-        codes = {v.code for v in compared}
+    for number, found in enumerate(watch(samples, rules, rounds)):
+        sample, truth, place = samples[number], oracle[number], f"step {number}"
+        alarms = [alarm for alarm in found if alarm.code in compared]
+        codes = {alarm.code for alarm in alarms}
+        raised += [(number, code) for code in sorted(codes)]
         history.see(sample)
-        for name in broken:
-            justified |= RAISED_BY.get(name, frozenset())
+        justified.update(*(RAISED_BY.get(name, ()) for name in truth.broken))
         wrong += [
-            Difference(place, "no alarm", f"{v.code}: {v.because}")
-            for v in compared
-            if v.code not in justified
+            Difference(place, "no alarm", f"{alarm.code}: {alarm.because}")
+            for alarm in alarms
+            if alarm.code not in justified
         ]
-        due = owed(sample, broken, history)
+        due = owed(sample, truth.broken, history)
         owed_once |= due
         wrong += [
             Difference(f"{place}, {name}", f"one of {sorted(RAISED_BY[name])}", sorted(codes))
@@ -152,22 +158,16 @@ def judge_monitor(
             if not codes & RAISED_BY[name]
         ]
         if sample.coherent:
-            wrong += _wrong_offsets(place, compared, sample, history, ledger)
-            history.remember(sample, compared)
-        raised += [(number, code) for code in sorted(codes)]
+            lost = history.lost(sample)
+            for alarm in alarms:
+                said = offsets_wrong(alarm, sample, lost, truth.ledger)
+                if said is not None:
+                    known = holds_again(alarm, sample, truth.ledger)
+                    difference = Difference(f"{place}, {alarm.code}", said, str(alarm.offsets))
+                    (imprecise if known else wrong).append(difference)
+            history.remember(sample, alarms)
     unseen = _not_visible(samples, [truth.broken for truth in oracle], raised, owed_once)
-    return MonitorReport(tuple(wrong), tuple(raised), unseen)
-
-
-def _wrong_offsets(
-    place: str, alarms: Sequence[Violated], sample: Sample, history: History, ledger: Ledger
-) -> list[Difference]:
-    lost = history.lost(sample)
-    return [
-        Difference(f"{place}, {alarm.code}", said, str(alarm.offsets))
-        for alarm in alarms
-        if (said := offsets_wrong(alarm, sample, lost, ledger)) is not None
-    ]
+    return MonitorReport(tuple(wrong), tuple(imprecise), tuple(raised), unseen)
 
 
 def _not_visible(
@@ -197,7 +197,8 @@ def _zookeeper(vector: Vector) -> list[Difference]:
     states = (initial_state(trace.names), *after)
     samples = list(zookeeper_samples(states, [step.action for step in trace.steps]))
     oracle = list(truths(states))
-    report = judge_monitor(samples, monitor_rules(trace.rules), oracle)
+    compared = compared_codes(trace.rules)
+    report = judge_monitor(samples, monitor_rules(trace.rules), oracle, compared=compared)
     return _noted(report, [truth.broken for truth in oracle])
 
 
@@ -221,7 +222,7 @@ def _kraft(vector: Vector) -> list[Difference]:
 def _noted(report: MonitorReport, stated: Sequence[Sequence[str]]) -> Noted:
     names = {name for step in stated for name in step}
     return Noted(
-        report.wrong,
+        (*report.wrong, *report.imprecise),
         [f"{name}: {why}" for name, why in report.not_visible.items() if name in names],
     )
 

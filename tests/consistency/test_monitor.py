@@ -458,7 +458,7 @@ _rule_sets = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(data=st.data(), rules=_rule_sets)
 def test_no_sequence_of_observations_raises_an_exception(
     data: st.DataObject, rules: object
