@@ -363,6 +363,15 @@ def rolling_restart_shrinks_and_grows_the_isr_once_for_each_broker() -> Watch:
     return watch
 
 
+@legal("ISR005")
+def slow_replica_joins_and_is_thrown_out_again() -> Watch:
+    watch = Watch().settle()
+    for _ in range(3):
+        watch.change(isr=(1, 2)).see(2)
+        watch.change(isr=(1, 2, 3)).see(2)
+    return watch
+
+
 # --- high watermark -----------------------------------------------------------------------------
 
 
@@ -876,3 +885,138 @@ def test_a_legal_state_raises_nothing(case: Legal) -> None:
     outcome = case.story()
     raised = outcome.raised if isinstance(outcome, Watch) else outcome
     assert not raised
+
+
+# The list of legal states that look wrong, and the stories that play each of its rows.
+ROWS = {
+    "leader is not the first live ISR member of AR": (
+        leader_is_not_the_first_live_isr_member_because_no_election_happened_since,
+        kraft_keeps_a_valid_leader_although_another_comes_first,
+    ),
+    "leader = -1": (
+        no_leader_while_a_single_replica_bounces,
+        leaderless_partition_of_a_topic_that_is_being_deleted,
+    ),
+    "dead broker still in ISR / still leader": (
+        dead_broker_still_leads_until_its_session_has_run_out,
+        dead_broker_stays_in_isr_while_no_controller_acts,
+    ),
+    "ISR lists a broker not registered, leader -1": (
+        offline_partition_lists_a_member_that_is_not_registered,
+    ),
+    "ISR whittled to an unexpected member after a mass failure": (
+        isr_is_whittled_down_to_an_unexpected_member_after_a_mass_failure,
+    ),
+    "leader_epoch jumps by more than 1, or rises with the same leader": (
+        leader_epoch_jumps_by_more_than_one_with_the_same_leader,
+    ),
+    "leader_epoch unchanged though the ISR shrank": (
+        leader_epoch_is_unchanged_though_the_isr_shrank,
+    ),
+    "epoch back to 0": (
+        epoch_goes_back_to_0_when_the_topic_is_made_again_under_its_name,
+        epoch_goes_back_to_0_on_a_version_without_topic_ids,
+    ),
+    "controller_epoch in a state node > /controller_epoch read earlier": (
+        state_is_written_by_a_controller_whose_epoch_was_read_after_it,
+    ),
+    "/controller changed, /controller_epoch not": (
+        controller_changes_before_its_epoch_in_the_two_step_form_up_to_2_0,
+        controller_is_replaced_while_it_is_read,
+    ),
+    "controller_epoch of a state node is old": (
+        controller_epoch_in_a_state_is_old_because_nobody_wrote_it_since,
+        leader_before_2_7_writes_the_controller_epoch_it_knows,
+    ),
+    "AR longer than the replication factor, AR order odd, ISR smaller than AR": (
+        assignment_is_longer_than_the_replication_factor_during_a_reassignment,
+        stuck_reassignment_is_legal_for_hours,
+    ),
+    "ISR in metadata or on the leader differs from the znode": (
+        metadata_of_a_lagging_broker_is_older_than_what_was_seen,
+    ),
+    "replica within ISR lags for longer than replica.lag.time.max.ms": (
+        isr_member_lags_longer_than_the_limit_but_a_check_runs_every_half_period,
+        follower_that_reaches_what_was_the_end_at_its_previous_fetch_is_caught_up,
+        silent_follower_at_the_leaders_end_is_never_out_of_sync,
+    ),
+    "out-of-sync replica has LEO >= HW but is not in ISR": (
+        replica_above_the_watermark_may_not_join_below_the_epoch_start,
+        replica_that_caught_up_joins_a_few_fetches_later,
+    ),
+    "ISR flaps": (
+        slow_replica_joins_and_is_thrown_out_again,
+        rolling_restart_shrinks_and_grows_the_isr_once_for_each_broker,
+    ),
+    "follower HW < leader HW": (follower_watermark_is_one_fetch_behind,),
+    "follower HW > leader HW": (new_leader_starts_with_a_lower_watermark_than_its_followers,),
+    "HW went down": (
+        watermark_falls_after_a_restart_from_an_older_checkpoint,
+        new_leader_starts_with_a_lower_watermark_than_its_followers,
+    ),
+    "HW stands still while the leader's LEO grows": (
+        watermark_stands_still_for_a_while_below_min_isr,
+    ),
+    "leader HW > an ISR member's LEO": (follower_was_read_before_the_leader,),
+    "follower LEO > leader LEO": (
+        follower_is_longer_than_its_leader_until_it_has_fetched,
+        follower_that_cannot_reach_its_leader_keeps_its_tail,
+    ),
+    "LEO went down": (
+        log_end_falls_to_the_predicted_truncation_point,
+        replica_starts_again_at_the_leaders_log_start_after_out_of_range,
+        replica_outside_the_isr_comes_back_on_a_new_disk,
+    ),
+    "checkpoint HW > LEO, or recovery point > LEO": (
+        checkpoint_files_are_written_at_different_times,
+    ),
+    "LSO differs between replicas": (log_starts_differ_because_retention_runs_on_each_broker,),
+    "first epoch entry differs": (log_starts_differ_because_retention_runs_on_each_broker,),
+    "leader's epoch file has one more entry than the follower's": (
+        leaders_file_has_an_epoch_without_a_record_yet,
+    ),
+    "a follower (or ex-leader) has a trailing empty epoch unknown to the leader": (
+        ex_leader_keeps_a_trailing_empty_epoch_nobody_else_knows,
+    ),
+    "equal start offsets in the file": (equal_start_offsets_in_the_file_up_to_2_0_0,),
+    "stale extra entries in the file": (file_holds_entries_that_memory_has_dropped_from_3_8_on,),
+    "epochs missing or starting later on a newly built replica of a compacted topic": (
+        replica_of_a_compacted_topic_lacks_epochs_whose_records_are_gone,
+    ),
+    "offsets with gaps, different segment files or sizes": (
+        compacted_replicas_have_gaps_and_are_cleaned_unequally,
+        topic_that_was_compacted_keeps_its_gaps_after_the_setting_changed,
+    ),
+    "local log start >> LSO, new follower's LEO starts high": (
+        new_follower_of_a_tiered_topic_starts_at_the_local_start,
+    ),
+    "empty leader-epoch-checkpoint on a non-empty log": (
+        epoch_file_is_empty_on_a_log_of_the_old_message_format,
+    ),
+    "replica dir exists that is not assigned": (directory_without_assignment_right_after_a_move,),
+    "partition in AR with no dir on the broker": (
+        partition_is_assigned_but_its_directory_is_not_there_yet,
+    ),
+    "unclean leader though disabled": (
+        unclean_election_by_an_admin_is_called_unclean_and_not_wrong,
+        election_from_the_elr_is_clean,
+    ),
+    "preferred imbalance above 10 %": (
+        preferred_replica_does_not_lead_below_the_threshold,
+        preferred_replica_does_not_lead_until_two_checks_have_passed,
+        preferred_replica_does_not_lead_with_rebalance_off,
+    ),
+    "brokers' metadata disagree on the leader": (
+        metadata_of_a_lagging_broker_is_older_than_what_was_seen,
+    ),
+    "two brokers both believe to lead": (
+        two_brokers_believe_to_lead_until_the_old_one_is_told,
+        old_leader_commits_once_more_before_its_followers_leave_it,
+    ),
+}
+
+
+def test_every_row_of_the_list_is_played() -> None:
+    assert len(ROWS) == 40
+    played = {case.story for case in LEGAL}
+    assert all(story in played for stories in ROWS.values() for story in stories)
