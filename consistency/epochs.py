@@ -243,3 +243,16 @@ def first_disagreement(a: Lineage, b: Lineage, *, start: int, end: int) -> int |
         if in_a != in_b:
             return offset
     return None
+
+
+def next_agreement(a: Lineage, b: Lineage, *, start: int, end: int) -> int | None:
+    """The first offset in [start, end) that both lineages know with the same epoch.
+
+    Of two logs of one history there is none after a disagreement; diverged logs may have one.
+    """
+    starts = {entry.start_offset for entry in (*a, *b) if start < entry.start_offset < end}
+    for offset in sorted({start, *starts}):
+        one, other = epoch_for_offset(a, offset), epoch_for_offset(b, offset)
+        if one is not None and one == other:
+            return offset
+    return None

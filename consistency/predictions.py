@@ -11,7 +11,7 @@ from tidestaff.consistency.versions import Truncation
 
 if TYPE_CHECKING:
     from tidestaff.consistency.checks.sight import Sight
-    from tidestaff.consistency.memory import ReplicaMemory
+    from tidestaff.consistency.memory import PartitionMemory, ReplicaMemory
     from tidestaff.consistency.model import BrokerId
 
 
@@ -81,15 +81,21 @@ def _predict(sight: Sight, replica: ReplicaMemory, leader: ReplicaLog) -> Predic
         unclean_allowed=sight.observation.settings.unclean_leader_election_enable,
     )
     at_least = prediction.final_offset
-    if rules.truncation in (Truncation.KIP_101, Truncation.KIP_279):
+    if rules.truncation is not Truncation.ON_FETCH or not replica.lineage:
         # The follower may have learnt a newer epoch since it was last seen; one its leader cannot
         # place sends it back to its own HW.
-        at_least = min(at_least, replica.high_watermark)
+        at_least = min(at_least, _watermark_floor(memory, replica))
     if restarted or prediction.restart_at is not None or not _is_bounded(sight, replica, leader):
         at_least = 0
     return PredictedCut(
         sight.state.leader_epoch, prediction.final_offset, at_least, prediction.because
     )
+
+
+def _watermark_floor(memory: PartitionMemory, replica: ReplicaMemory) -> int:
+    """The lowest HW the replica can cut to: a fetch may have lowered it to its old leader's."""
+    leader = memory.replica(memory.state.leader)
+    return min(replica.high_watermark, leader.high_watermark if leader is not None else 0)
 
 
 def _is_bounded(sight: Sight, replica: ReplicaMemory, leader: ReplicaLog) -> bool:

@@ -42,6 +42,8 @@ class Command(NamedTuple):
 COMMANDS: Final = {
     "tour": Command("tour", "the most telling predictions, one after the other"),
     "predict": Command("predict", "what Kafka will do next: election, truncation, high watermark"),
+    "simulate": Command("simulate", "play a cluster through faults, with the monitor's alerts"),
+    "scenarios": Command("scenarios", "the stories that ship, each a page to read"),
     "rules": Command("rules", "the alert catalogue: every code, its claim and its reasons"),
     "conform": Command("conform", "run recorded facts of Kafka against the rules"),
 }
@@ -53,6 +55,8 @@ do, for the version it runs."""
 EXAMPLES: Final = """\
 examples:
   tidestaff tour
+  tidestaff simulate s23-loss-0.10.2
+  tidestaff simulate --seed 7 --version 0.10.2
   tidestaff rules TRN001
   tidestaff rules --family ELE --severity critical
   tidestaff predict election --version 3.9 --input partition.json

@@ -88,6 +88,9 @@ def _compare(sight: Sight, one: ReplicaReading, other: ReplicaReading) -> Confli
     if offset is None:
         return None
     in_isr = one.broker in sight.state.isr and other.broker in sight.state.isr
+    if sight.leader is not None and sight.state.leader in (one.broker, other.broker):
+        # What the leader has committed, every ISR member must have, whatever its own HW says yet.
+        committed = min(end, sight.leader.high_watermark or 0)
     if offset < committed and in_isr and sight.coherent:
         return Conflict(ConflictKind.COMMITTED, one.broker, other.broker, offset, committed)
     if sight.coherent and sight.state.leader == one.broker:

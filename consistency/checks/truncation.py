@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidestaff.consistency.checks.lineages import ConflictKind, conflicts, is_rising
-from tidestaff.consistency.epochs import first_disagreement
+from tidestaff.consistency.epochs import first_disagreement, next_agreement
 from tidestaff.consistency.kept_tails import diverged
 from tidestaff.consistency.model import OffsetRange
 from tidestaff.consistency.verdict import Unknown, Violated
@@ -14,16 +14,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tidestaff.consistency.checks.sight import Finding, Sight
+    from tidestaff.consistency.memory import PartitionMemory
     from tidestaff.consistency.model import Lineage
 
 
 class _Proof(NamedTuple):
-    """Offsets [start, end) that were committed once, and the epochs they have as far as known."""
+    """Offsets [start, end) that were committed once, and the epochs they have as far as known.
+
+    `repeats`: it stays where it is after the loss was reported, as a replica that is not cut does;
+    the ledger is cut with the report.
+    """
 
     start: int
     end: int
     epochs: Lineage
     epochs_end: int
+    repeats: bool = False
 
 
 def lost_range(sight: Sight) -> OffsetRange | None:
@@ -35,14 +41,19 @@ def lost_range(sight: Sight) -> OffsetRange | None:
     memory, leader, end = sight.memory, sight.leader, sight.leader_end
     if leader is None or end is None or not sight.identified:
         return None
-    gone = [lost for proof in _proofs(sight) if (lost := _missing(sight, proof)) is not None]
+    gone: list[OffsetRange] = []
+    for proof in _proofs(sight):
+        lost = _missing(sight, proof)
+        if lost is not None and not (proof.repeats and _was_reported(memory, lost)):
+            gone.append(lost)
     if not gone:
         return None
-    lost = OffsetRange(min(r.start for r in gone), max(r.end for r in gone))
+    return OffsetRange(min(r.start for r in gone), max(r.end for r in gone))
+
+
+def _was_reported(memory: PartitionMemory | None, lost: OffsetRange) -> bool:
     reported = memory.lost if memory is not None else ()
-    if any(known.start <= lost.start and lost.end <= known.end for known in reported):
-        return None
-    return lost
+    return any(known.start <= lost.start and lost.end <= known.end for known in reported)
 
 
 def _proofs(sight: Sight) -> Iterator[_Proof]:
@@ -59,7 +70,8 @@ def _proofs(sight: Sight) -> Iterator[_Proof]:
         # In-sync replicas that hold other epochs than the leader have diverged: that is EPO004.
         in_isr = reading.broker in sight.state.isr
         usable = reading.lineage is not None and not in_isr and is_rising(reading.lineage)
-        yield _Proof(start, end, reading.lineage if usable and reading.lineage else (), end)
+        epochs = reading.lineage if usable and reading.lineage else ()
+        yield _Proof(start, end, epochs, end, repeats=True)
 
 
 def _missing(sight: Sight, proof: _Proof) -> OffsetRange | None:
@@ -67,20 +79,17 @@ def _missing(sight: Sight, proof: _Proof) -> OffsetRange | None:
     assert leader is not None
     assert end is not None
     log_start = leader.log_start_offset or 0
-    first = end if end < proof.end else None
+    missing = OffsetRange(max(end, proof.start), proof.end) if end < proof.end else None
     if leader.lineage and proof.epochs and is_rising(leader.lineage) and not sight.compacted:
-        disagreement = first_disagreement(
-            proof.epochs,
-            leader.lineage,
-            start=max(log_start, proof.start),
-            end=min(proof.epochs_end, proof.end, end),
+        common = min(proof.epochs_end, proof.end, end)
+        first = first_disagreement(
+            proof.epochs, leader.lineage, start=max(log_start, proof.start), end=common
         )
-        if disagreement is not None:
-            first = disagreement
-    if first is None:
-        return None
-    start = max(first, proof.start)
-    return OffsetRange(start, proof.end) if start < proof.end else None
+        if first is not None:
+            last = next_agreement(proof.epochs, leader.lineage, start=first, end=common)
+            # A difference that reaches as far as the epochs are known goes on to the end.
+            missing = OffsetRange(first, proof.end if last is None else last)
+    return missing if missing is not None and missing.start < missing.end else None
 
 
 def committed_offsets_kept(sight: Sight) -> Iterator[Finding]:

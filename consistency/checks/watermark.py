@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+from tidestaff.consistency.checks.truncation import lost_range
 from tidestaff.consistency.model import OffsetRange
 from tidestaff.consistency.verdict import Unknown, Violated
 
@@ -103,10 +104,10 @@ def isr_holds_what_is_committed(sight: Sight) -> Iterator[Finding]:
     The leader's HW is read first, the member's LEO after it, in one coherent bracket: otherwise a
     healthy cluster would be accused.
     """
-    watermark = sight.leader_watermark
-    if watermark is None:
+    if sight.leader_watermark is None:
         yield Unknown("HWM004", "the leader's HW in its own epoch")
         return
+    watermark = max(sight.leader_watermark, _committed_before(sight))
     for reading in sight.followers():
         if reading.broker not in sight.state.isr or reading.log_end_offset is None:
             continue
@@ -119,6 +120,15 @@ def isr_holds_what_is_committed(sight: Sight) -> Iterator[Finding]:
                 broker=reading.broker,
                 offsets=OffsetRange(reading.log_end_offset, watermark),
             )
+
+
+def _committed_before(sight: Sight) -> int:
+    """What earlier leaders committed and this one holds: its own HW may lawfully lag behind
+    that."""
+    memory, end = sight.memory, sight.leader_end
+    if memory is None or end is None or not sight.identified or lost_range(sight) is not None:
+        return 0
+    return memory.committed_end if memory.committed_end <= end else 0
 
 
 def followers_learn_the_watermark(sight: Sight) -> Iterator[Finding]:

@@ -81,6 +81,7 @@ assert set().union(*RAISED_BY.values()) <= COMPARED <= set(BY_CODE)
 
 NOT_COHERENT: Final = "no coherent sample while it lasts"
 NO_FETCH: Final = "no fetch of the follower is proven in this leader epoch"
+FALLING: Final = "epochs fall along a log (EPO002): its lineage cannot be compared"
 OTHER_LEADER: Final = "only a leader of another epoch than the metadata's shows it"
 NOT_COMMITTED: Final = "the metadata's leader, or the ISR member, has a HW below it"
 
@@ -121,7 +122,14 @@ class History:
             self.following[replica.broker] = end
 
     def lost(self, sample: Sample) -> OffsetRange | None:
-        """What was proven committed and the leader lacks, if it was not reported before.
+        """What was proven committed and the leader lacks, if that range was not reported before."""
+        gone = self.gone(sample)
+        if gone and any(r.start <= gone.start and gone.end <= r.end for r in self.reported):
+            return None
+        return gone
+
+    def gone(self, sample: Sample) -> OffsetRange | None:
+        """What was proven committed and the leader lacks.
 
         A replica that does not lead proves by its HW what some leader committed; in the ISR only if
         the leader is too short, since other records there are a divergence.
@@ -141,10 +149,7 @@ class History:
             for offset, record, usable in committed
             if offset >= leader.log_end_offset or (usable and leader.log[offset] != record)
         ]
-        hull = OffsetRange(min(gone), max(gone) + 1) if gone else None
-        if hull and any(r.start <= hull.start and hull.end <= r.end for r in self.reported):
-            return None
-        return hull
+        return OffsetRange(min(gone), max(gone) + 1) if gone else None
 
     def remember(self, sample: Sample, raised: Iterable[Violated]) -> None:
         """What is reported lost leaves the ledger, which then follows the leader that is."""
@@ -156,7 +161,7 @@ class History:
                 start = violated.offsets.start
                 self.proven = {entry for entry in self.proven if entry[0] < start}
         if leader.high_watermark > max((o for o, _ in self.proven), default=-1):
-            self.proven |= set(enumerate(leader.log[: leader.high_watermark]))
+            self.proven = set(enumerate(leader.log[: leader.high_watermark]))
 
 
 def compared_codes(rules: RuleSet) -> frozenset[str]:
@@ -233,13 +238,24 @@ def first_difference(one: Replica, other: Replica) -> int | None:
     return next((offset for offset, (left, right) in pairs if left != right), None)
 
 
-def why_not_visible(name: str, coherent: Iterable[bool]) -> str:
-    """The guard that keeps the monitor from judging this invariant while it was broken."""
-    if not any(coherent):
+def why_not_visible(name: str, samples: Iterable[Sample]) -> str:
+    """The guard that keeps the monitor from judging this invariant in the samples that break it."""
+    coherent = [(sample, leader) for sample in samples if (leader := sample.leader) is not None]
+    if not coherent:
         return NOT_COHERENT
+    if all(not all(map(rises, sample.read)) for sample, _ in coherent):
+        return FALLING
     if RAISED_BY[name] is _TAIL:
-        return NO_FETCH
+        ours = any(_has_other_tail(r, leader) for sample, leader in coherent for r in sample.read)
+        return NO_FETCH if ours else OTHER_LEADER
     return NOT_COMMITTED if RAISED_BY[name] is _EXPOSED else OTHER_LEADER
+
+
+def _has_other_tail(replica: Replica, leader: Replica) -> bool:
+    return follows_in_epoch(replica, leader) and (
+        replica.log_end_offset > leader.log_end_offset
+        or first_difference(replica, leader) is not None
+    )
 
 
 def offsets_wrong(

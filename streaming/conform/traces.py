@@ -158,9 +158,9 @@ def judge_monitor(
             if not codes & RAISED_BY[name]
         ]
         if sample.coherent:
-            lost = history.lost(sample)
+            gone = history.gone(sample)
             for alarm in alarms:
-                said = offsets_wrong(alarm, sample, lost, truth.ledger)
+                said = offsets_wrong(alarm, sample, gone, truth.ledger)
                 if said is not None:
                     known = holds_again(alarm, sample, truth.ledger)
                     difference = Difference(f"{place}, {alarm.code}", said, str(alarm.offsets))
@@ -182,7 +182,7 @@ def _not_visible(
         where = [number for number, names in enumerate(broken) if name in names]
         codes = RAISED_BY.get(name, frozenset())
         if codes and not any(code in codes and number >= where[0] for number, code in raised):
-            found[name] = why_not_visible(name, (samples[number].coherent for number in where))
+            found[name] = why_not_visible(name, (samples[number] for number in where))
     return found
 
 

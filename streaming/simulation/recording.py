@@ -1,0 +1,88 @@
+"""Observations as JSON lines: what was seen once can be judged again.
+
+Every value is written by its field names, so that a recording can be read without this program.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Union, get_args, get_origin, get_type_hints
+
+from tidestaff.consistency.errors import FormatError
+from tidestaff.consistency.model import (
+    ClusterObservation,
+    HealthObservation,
+    PartitionObservation,
+)
+from tidestaff.consistency.versions import Mode, RuleSet, rules_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tidestaff.consistency.model import Observation
+
+KINDS: Final[dict[str, type[Observation]]] = {
+    "partition": PartitionObservation,
+    "cluster": ClusterObservation,
+    "health": HealthObservation,
+}
+_HINTS: Final = {
+    kind: get_type_hints(shape, localns={"RuleSet": RuleSet}) for kind, shape in KINDS.items()
+}
+
+
+def to_line(observation: Observation) -> str:
+    kind = next(name for name, shape in KINDS.items() if isinstance(observation, shape))
+    return json.dumps({"kind": kind, **_written(observation)}, separators=(",", ":"))
+
+
+def of_lines(lines: Iterable[str], place: str) -> Iterator[Observation]:
+    """The observations of a recording; a line that is none is told with its number."""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+            kind = value.pop("kind")
+            found = {name: _read(_HINTS[kind][name], each) for name, each in value.items()}
+            yield KINDS[kind](**found)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            what = f"{type(error).__name__} {error}"
+            raise FormatError(place, "the line", what, "an observation as JSON", number) from error
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, RuleSet):
+        return {"version": str(value.version), "mode": value.mode.value}
+    if isinstance(value, Enum):
+        return value.value
+    if is_dataclass(value):
+        return {each.name: _written(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, tuple):
+        named = getattr(value, "_asdict", None)
+        if named is not None:
+            return {name: _written(each) for name, each in named().items()}
+        return [_written(each) for each in value]
+    return value
+
+
+def _read(hint: Any, value: Any) -> Any:
+    if value is None:
+        return None
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        hint = next(each for each in get_args(hint) if each is not type(None))
+        return _read(hint, value)
+    if origin is tuple:
+        return tuple(_read(get_args(hint)[0], each) for each in value)
+    if hint is RuleSet:
+        return rules_for(value["version"], Mode(value["mode"]))
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return hint(value)
+    if is_dataclass(hint) or hasattr(hint, "_fields"):
+        hints = get_type_hints(hint)
+        return hint(**{name: _read(hints[name], each) for name, each in value.items()})
+    return value

@@ -1,0 +1,165 @@
+"""The scenario format: what is wrong with a line is told with its number and the nearest word."""
+
+from __future__ import annotations
+
+import pytest
+from tidestaff.connectors.simulator.presets import PRESETS
+from tidestaff.connectors.simulator.scenario import (
+    ScenarioError,
+    parse,
+    preset_like,
+    read,
+    rewritten,
+    shipped,
+)
+from tidestaff.connectors.simulator.scenario_commands import COMMANDS, Setting, as_text, build
+from tidestaff.connectors.simulator.settings import Settings
+
+HEAD = "version 3.9.1\nbrokers 1 2 3\ntopic t replicas 1,2,3\n----\n\n"
+
+
+def problem(text: str) -> str:
+    with pytest.raises(ScenarioError) as raised:
+        parse(text, "story.txt")
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        pytest.param("crsh 2", "found 'crsh', expected a command; did you mean crash?", id="verb"),
+        pytest.param("zzz", "found 'zzz', expected a command", id="nothing-alike"),
+        pytest.param(
+            "crash", "found the end of the line after 'crash', expected a broker", id="end"
+        ),
+        pytest.param(
+            "crash 4", "found '4' after 'crash', expected a broker (1, 2, 3)", id="broker"
+        ),
+        pytest.param("crash x", "usage: crash BROKER...", id="the-usage-is-told"),
+        pytest.param(
+            "produce t-1 m", "expected a partition (t-0); did you mean t-0?", id="partition"
+        ),
+        pytest.param("produce t-0", "expected names of records", id="records-have-names"),
+        pytest.param("wait 10", "expected a time like 500ms, 10s or 2m", id="time-has-a-unit"),
+        pytest.param("wait", "found the end of the line", id="time-is-needed"),
+        pytest.param("wait 1s 2s", "found '2s' after 'wait', expected the end of", id="too-much"),
+        pytest.param("elect prefered t-0", "did you mean preferred?", id="kind-of-election"),
+        pytest.param("reassign t-0 1,1", "expected replicas as 1,2,3", id="a-broker-twice"),
+        pytest.param("reassign t-0 1,9", "expected replicas as 1,2,3", id="a-strange-broker"),
+        pytest.param("set min.insync.replica 2", "did you mean min.insync.replicas?", id="setting"),
+        pytest.param(
+            "set t session.timeout.ms 2", "expected a setting (min.insync", id="topic-has-few"
+        ),
+        pytest.param("set min.insync.replicas x", "min.insync.replicas as a number", id="value"),
+        pytest.param("set unclean.leader.election.enable 1", "true, false", id="true-or-false"),
+        pytest.param("cut 1", "expected a broker, zookeeper or controller", id="two-ends"),
+        pytest.param("create-topic u 1,2", "expected the word (replicas)", id="create"),
+        pytest.param("delete-topic u", "expected a topic (t)", id="an-unknown-topic"),
+        pytest.param("delete-records t-0 x", "expected an offset", id="offset"),
+        pytest.param("slow-fetches 1 many", "expected records a fetch", id="how-slow"),
+        pytest.param("brokers 4", "expected it in the scenario's first block", id="head-too-late"),
+    ],
+)
+def test_a_wrong_command(line: str, told: str) -> None:
+    found = problem(f"{HEAD}# Fine.\n{line}\n----\n")
+    assert found.startswith("story.txt, line 7: found ")
+    assert told in found
+
+
+@pytest.mark.parametrize(
+    ("head", "told"),
+    [
+        pytest.param("verzion 3.9.1\n", "line 1: found 'verzion', expected one of", id="word"),
+        pytest.param("verzion 3.9.1\n", "did you mean version?", id="nearest-word"),
+        pytest.param("version 3.10\n", "line 1: found '3.10', expected a version of", id="version"),
+        pytest.param("brokers a\n", "line 1: found 'a', expected broker ids", id="brokers"),
+        pytest.param(
+            "brokers 1\ntopic t replicas 2\n", "line 2: found '2', expected replicas", id="ar"
+        ),
+        pytest.param("crash 1\n", "a command follows after the head", id="command-too-early"),
+        pytest.param("acks some\n", "expected acks as (all, 1)", id="acks"),
+        pytest.param("show all\n", "expected what to show (controller, versions", id="show"),
+        pytest.param("", "the head is incomplete, expected 'version 3.9.1' and", id="empty"),
+        pytest.param(
+            "version 3.9\nbrokers 1\n", "expected 'topic t replicas 1,2,3'", id="what-is-missing"
+        ),
+    ],
+)
+def test_a_wrong_head(head: str, told: str) -> None:
+    assert told in problem(head)
+
+
+def test_every_wrong_line_is_told_at_once() -> None:
+    found = problem(f"{HEAD}crsh 2\n----\n\nstrat 2\n----\n").splitlines()
+    assert [line.partition(":")[0] for line in found] == ["story.txt, line 6", "story.txt, line 9"]
+
+
+def test_a_text_comes_back_as_it_was() -> None:
+    text = f"# Why.\n#\n# More.\n{HEAD.strip()}\nstate\n\n# Then.\ncrash 1\n----\nother state\n"
+    scenario = parse(text, "story.txt")
+    assert scenario.title == "Why."
+    assert scenario.blocks[0].comment == "Then."
+    assert scenario.blocks[0].expected == ["other state"]
+    assert rewritten(scenario, [["state"], ["other state"]]) == text
+
+
+def test_states_may_be_left_out() -> None:
+    scenario = parse("version 3.9\nbrokers 1\ntopic t replicas 1\n\ncrash 1\n\nstart 1\n", "s")
+    assert [block.commands for block in scenario.blocks] == [["crash 1"], ["start 1"]]
+
+
+def test_settings_have_kafkas_names() -> None:
+    head = "version 3.9\nbrokers 1\ntopic t replicas 1\nset replica.lag.time.max.ms 5000\n"
+    assert parse(head, "s").settings == Settings(replica_lag_time_max_ms=5_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "preset"),
+    [
+        ("0.10.2", "0.10.2.2"),
+        ("3.9", "3.9.1"),
+        ("3.9-kraft", "3.9.1-kraft"),
+        ("3", "3.9.1"),
+        ("9", None),
+    ],
+)
+def test_a_version_may_be_shortened(text: str, preset: str | None) -> None:
+    assert preset_like(text) == preset
+    assert preset is None or preset in PRESETS
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("produce t-0 m1 m2", "produce t-0 5 records", "produce t-0 m1 to 2", "crash 1"),
+        *(
+            "power-loss 1",
+            "stop 1",
+            "start 1",
+            "bounce 1",
+            "expire-session 1",
+            "pause 1",
+            "resume 1",
+        ),
+        *("slow-fetches 1 2", "usual-fetches 1", "hold-fetches 1", "hold-fetches 1 t-0"),
+        *("release-fetches 1", "fetch-request 1 t-0", "fetch-response 1 t-0", "cut 1 2", "heal"),
+        *("cut 1 zookeeper", "heal 1 2", "fail-controller", "elect preferred t-0"),
+        *("elect unclean t-0", "reassign t-0 3,2", "set min.insync.replicas 2", "wipe-disk 1"),
+        *("set t unclean.leader.election.enable true", "delete-topic t", "delete-records t-0 3"),
+        *("create-topic u replicas 1,2 2,3", "retention 1 t-0 3"),
+    ],
+)
+def test_an_action_is_told_in_the_words_that_mean_it(line: str) -> None:
+    step = build(line.split(), Setting([1, 2, 3], {"t": 1}))
+    assert [as_text(action) for action in step.actions] == [line]
+
+
+def test_the_shipped_scenarios_use_most_of_the_commands() -> None:
+    used = {
+        line.text.split()[0]
+        for path in shipped().values()
+        for block in read(path).blocks
+        for line in block.lines
+    }
+    rarely = {"pause", "resume", "sample", "set", "retention"}
+    assert set(COMMANDS) - rarely == used

@@ -1,0 +1,142 @@
+"""Random fault histories, watched all along, also while they heal; each one can be lived again.
+
+A history is determined by its plan. Its actions, applied again at their times, give the same
+history without the generator of faults, so that any part of them can be tried.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from tidestaff.connectors.simulator.cluster import SimulatedCluster
+from tidestaff.connectors.simulator.faults import NEVER_LOSE, WEIGHTS, RandomFaults
+from tidestaff.connectors.simulator.sampler import Sampler
+from tidestaff.connectors.simulator.settings import QUICK, Settings
+from tidestaff.consistency.versions import Mode, rules_for
+
+from tests.proof.watching import Watcher
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tidestaff.consistency.versions import RuleSet
+
+TOPICS: Final = {"a": [[1, 2, 3]], "b": [[2, 3]]}
+UNHURRIED: Final = Settings(unclean_leader_election_enable=False)
+SLOWER: Final = 40
+_PIECE_MS: Final = 1_000
+_AT_MOST_MS: Final = 4_000_000
+_STARTS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that determines a watched history. `real_timeouts`: Kafka's own, forty times as slow."""
+
+    preset: str
+    seed: int
+    steps: int = 200
+    kinds: frozenset[str] = NEVER_LOSE
+    weights: tuple[tuple[str, int], ...] = ()
+    every_ms: int = 1_000
+    skew_ms: int = 0
+    loss: float = 0.0
+    duplication: float = 0.0
+    reorder: float = 0.0
+    bracketed: bool = True
+    real_timeouts: bool = False
+    act_every_ms: tuple[int, int] = (50, 400)
+
+
+class Watched:
+    """A cluster whose time passes round by round."""
+
+    def __init__(self, plan: Plan) -> None:
+        settings = UNHURRIED if plan.real_timeouts else QUICK
+        self.plan = plan
+        self.cluster = SimulatedCluster(plan.preset, [1, 2, 3], TOPICS, settings, plan.seed)
+        self.watcher = Watcher(self.cluster)
+        self.sampler = Sampler(
+            self.cluster,
+            rules_of(plan.preset),
+            plan.every_ms,
+            skew=plan.skew_ms,
+            loss=plan.loss,
+            duplication=plan.duplication,
+            reorder=plan.reorder,
+            bracketed=plan.bracketed,
+            seed=plan.seed,
+        )
+        self._next_round_ms = self.cluster.now_ms
+
+    def advance(self, duration_ms: int) -> None:
+        self.advance_to(self.cluster.now_ms + duration_ms)
+
+    def advance_to(self, end_ms: int) -> None:
+        """Let time pass up to `end_ms`, or as far beyond it as the last round takes."""
+        cluster = self.cluster
+        while self._next_round_ms <= end_ms:
+            cluster.advance(max(0, self._next_round_ms - cluster.now_ms))
+            for observation in self.sampler.round():
+                self.watcher.see(observation)
+            self._next_round_ms = max(self._next_round_ms + self.plan.every_ms, cluster.now_ms)
+        cluster.advance(max(0, end_ms - cluster.now_ms))
+
+
+def rules_of(preset: str) -> RuleSet:
+    mode = Mode.KRAFT if preset.endswith("-kraft") else Mode.ZOOKEEPER
+    return rules_for(preset.removesuffix("-kraft"), mode)
+
+
+def live(plan: Plan) -> Watched:
+    """Random faults until there were `steps` actions, then healing, then a quiet while."""
+    watched = Watched(plan)
+    scale = SLOWER if plan.real_timeouts else 1
+    least_ms, most_ms = plan.act_every_ms
+    every_ms = (least_ms * scale, most_ms * scale)
+    faults = RandomFaults(watched.cluster, plan.seed, plan.kinds, dict(plan.weights), every_ms)
+    faults.schedule(_AT_MOST_MS)
+    while len(watched.cluster.actions) < plan.steps and watched.cluster.now_ms < _AT_MOST_MS:
+        watched.advance(_PIECE_MS * scale)
+    faults._until_ms = 0
+    watched.advance(every_ms[1] + 1)
+    heal(watched)
+    watched.advance(3 * plan.every_ms)
+    return watched
+
+
+def heal(watched: Watched) -> None:
+    """End every fault and start every broker, a few times over.
+
+    `RandomFaults.heal` waits until all are up. Up to 2.0 that may be never: a broker whose log is
+    ahead of its leader's exits as often as it is started.
+    """
+    cluster, settings = watched.cluster, watched.cluster.settings
+    cluster.apply({"do": "heal"})
+    for broker in sorted(cluster.brokers):
+        for verb in ("release_fetches", "slow_follower", "resume"):
+            cluster.on(verb, broker)
+    watched.advance(4 * settings.request_timeout_ms + settings.session_ms + 1)
+    for _ in range(_STARTS):
+        for broker in cluster.sorted_brokers():
+            if not broker.up:
+                cluster.on("start", broker.id)
+        watched.advance(settings.start_ms + settings.session_ms)
+    watched.advance(settings.session_ms + 2 * settings.lag_ms)
+
+
+def live_again(plan: Plan, actions: Sequence[Mapping[str, Any]], until_ms: int) -> Watched:
+    """The history that these actions make, watched in the same way."""
+    watched = Watched(plan)
+    for action in actions:
+        act = partial(watched.cluster.apply, action)
+        watched.cluster.loop.at(int(action["at_ms"]), act, outside=True)  # type: ignore[arg-type]
+    watched.advance_to(until_ms)
+    return watched
+
+
+def all_kinds(plan: Plan) -> Plan:
+    """The same with the faults that take committed records away."""
+    return replace(plan, kinds=frozenset(WEIGHTS))

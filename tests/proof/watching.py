@@ -1,0 +1,159 @@
+"""A monitor beside a simulated cluster: what it raises, and what it had to go by."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tidestaff.connectors.simulator.log import unshared
+from tidestaff.consistency.model import (
+    Bracket,
+    ClusterObservation,
+    Observation,
+    OffsetRange,
+    PartitionObservation,
+    TopicPartition,
+)
+from tidestaff.consistency.monitor import step
+
+if TYPE_CHECKING:
+    from tidestaff.connectors.simulator.cluster import SimulatedCluster
+    from tidestaff.consistency.memory import Memory
+    from tidestaff.consistency.verdict import Violated
+
+DIFFERENT_RECORDS: Final = frozenset({"TRN003", "TRN004", "EPO004", "EPO005"})
+JUDGED: Final = DIFFERENT_RECORDS | {
+    *("TRN001", "TRN002", "HWM001", "HWM002", "EPO002", "EPO003"),
+    *("ELE001", "ELE002", "ELE006", "ELE007", "ELE008", "ELE009"),
+    *("ISR001", "ISR009", "ISR010", "CTL002", "CTL003", "CTL004", "CTL005", "REG003"),
+}
+
+
+class Alarm(NamedTuple):
+    """What the monitor raised, and what was true at that moment: where the logs differed, whether a
+    replaced controller had written the state, whether the ISR left the assignment, and the lowest
+    offset that retention had left."""
+
+    at_ms: int
+    until_ms: int
+    partition: TopicPartition | None
+    leader_epoch: int
+    violated: Violated
+    differing: tuple[OffsetRange, ...]
+    stale_write: bool = False
+    isr_outside: bool = False
+    floor: int = 0
+
+
+class Glimpse(NamedTuple):
+    """What one sample told of a partition's leader; -1 where it did not answer in its epoch."""
+
+    at_ms: int
+    topic: str
+    bracket: Bracket
+    partition_epoch: int
+    leader_epoch: int
+    isr_size: int
+    log_start: int
+    high_watermark: int
+    log_end: int
+
+    @property
+    def coherent(self) -> bool:
+        return self.bracket is Bracket.COHERENT
+
+
+class Watcher:
+    """Keeps one memory for each partition, cluster and place, as the streaming job does."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self.cluster = cluster
+        self.memories: dict[object, Memory] = {}
+        self.alarms: list[Alarm] = []
+        self.raised: Counter[str] = Counter()
+        self.glimpses: dict[TopicPartition, list[Glimpse]] = {}
+        self.observations = 0
+
+    def see(self, observation: Observation) -> None:
+        self.observations += 1
+        key: object = ()
+        partition = None
+        if isinstance(observation, PartitionObservation):
+            partition = TopicPartition(observation.topic, observation.partition)
+            key = (partition, observation.topic_id or observation.state_czxid)
+            known = self.cluster.mode.partition(partition)
+            topic = known.topic_id if known is not None else ""
+            self._note(partition, glimpse(observation, topic))
+        elif not isinstance(observation, ClusterObservation):
+            key = observation.place
+        self.memories[key], verdicts = step(self.memories.get(key), observation)
+        for violated in verdicts.violated:
+            self.raised[violated.code] += 1
+            if violated.code in JUDGED:
+                self.alarms.append(self._alarm(observation, partition, violated))
+
+    def _note(self, partition: TopicPartition, seen: Glimpse) -> None:
+        """What comes late or twice tells nothing new."""
+        known = self.glimpses.setdefault(partition, [])
+        if not known or known[-1].at_ms < seen.at_ms:
+            known.append(seen)
+
+    def _alarm(
+        self, observation: Observation, partition: TopicPartition | None, violated: Violated
+    ) -> Alarm:
+        differing: tuple[OffsetRange, ...] = ()
+        if partition is not None and violated.offsets is not None and violated.broker is not None:
+            differing = differing_from_others(
+                self.cluster, partition, violated.broker, violated.offsets
+            )
+        now_ms = self.cluster.now_ms
+        alarm = Alarm(observation.observed_at_ms, now_ms, partition, -1, violated, differing)
+        if partition is None or not isinstance(observation, PartitionObservation):
+            return alarm
+        epoch, written_by = observation.state.leader_epoch, observation.state.controller_epoch
+        known = self.cluster.mode.partition(partition)
+        book = self.cluster.truth._books.get(partition)
+        return alarm._replace(
+            leader_epoch=epoch,
+            stale_write=written_by is not None
+            and written_by < self.cluster.mode.controller_epoch(),
+            isr_outside=known is not None
+            and not set(known.state.isr) <= set(known.assignment.replicas),
+            floor=book.floor if book is not None else 0,
+        )
+
+
+def glimpse(observation: PartitionObservation, topic: str) -> Glimpse:
+    state = observation.state
+    values = (-1, -1, -1)
+    for reading in observation.replicas:
+        in_office = reading.leads and reading.leader_epoch == state.leader_epoch
+        if reading.broker == state.leader and in_office:
+            offsets = (reading.log_start_offset, reading.high_watermark, reading.log_end_offset)
+            values = tuple(-1 if offset is None else offset for offset in offsets)  # type: ignore[assignment]
+    return Glimpse(
+        observation.observed_at_ms,
+        topic,
+        observation.bracket,
+        state.partition_epoch,
+        state.leader_epoch,
+        len(state.isr),
+        *values,
+    )
+
+
+def differing_from_others(
+    cluster: SimulatedCluster, partition: TopicPartition, broker: int, within: OffsetRange
+) -> tuple[OffsetRange, ...]:
+    """Where this broker's records of a range are not those of some other replica, now."""
+    mine = cluster.replica(broker, partition)
+    found: set[OffsetRange] = set()
+    for other in sorted(cluster.brokers):
+        theirs = cluster.replica(other, partition)
+        if other == broker or mine is None or theirs is None:
+            continue
+        start = max(within.start, mine.log.start, theirs.log.start)
+        clipped = OffsetRange(start, within.end)
+        if start < within.end:
+            found.update(unshared(mine.log.slice(*clipped), theirs.log.slice(*clipped), clipped))
+    return tuple(sorted(found))

@@ -1,0 +1,163 @@
+"""`tidestaff simulate` and `tidestaff scenarios`: what a learner sees, and what a program reads."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from tidestaff.connectors.simulator.scenario import read, shipped
+from tidestaff.streaming.cli import main
+from tidestaff.streaming.simulation.performance import Performance
+from tidestaff.streaming.simulation.recording import of_lines
+from tidestaff.streaming.simulation.watch import Watch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = main(list(arguments))
+    return code, capsys.readouterr().out
+
+
+def test_the_list_has_every_scenario_with_its_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out = output(capsys, "scenarios")
+    assert code == 0
+    assert [name for name in shipped() if name not in out] == []
+    code, out = output(capsys, "scenarios", "--json")
+    listed = json.loads(out)["scenarios"]
+    assert [each["name"] for each in listed] == list(shipped())
+    assert all(each["title"].endswith(".") for each in listed)
+
+
+def test_a_page_is_the_file(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out = output(capsys, "scenarios", "s22-two-fetch-rounds")
+    assert (code, out) == (0, shipped()["s22-two-fetch-rounds"].read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        pytest.param("rolling-restart-3.9", 0, id="no-alert"),
+        pytest.param("s21-why-a-watermark", 0, id="for-information-only"),
+        pytest.param("s05-stale-registration", 1, id="warning"),
+        pytest.param("s23-loss-0.10.2", 2, id="critical"),
+        pytest.param("s23-loss-0", 2, id="as-much-of-a-name-as-is-enough"),
+    ],
+)
+def test_the_exit_code_is_the_gravest_alert(
+    name: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert output(capsys, "simulate", name)[0] == code
+
+
+def test_the_story_is_told_with_alerts_in_place(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out = output(capsys, "simulate", "s23-loss-0.10.2")
+    election = out.index("Step 5 of 7")
+    assert election < out.index("! TRN001 committed-offsets-lost") < out.index("Step 6 of 7")
+    assert "  ~   1 leader   hw=1 leo=1" in out
+    assert "committed [1,2) lost, leader 1 epoch 2" in out
+    assert "tidestaff rules TRN001 TRN004" in out
+    assert "\x1b" not in out
+
+
+def test_the_same_commands_under_another_version(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out = output(capsys, "simulate", "s23-loss-0.10.2", "--version", "3.9")
+    assert (code, "No alert." in out) == (0, True)
+
+
+def test_json_has_every_step(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out = output(capsys, "simulate", "s23-loss-0.10.2", "--json")
+    content = json.loads(out)
+    assert content["exit_code"] == code == 2
+    assert len(content["steps"]) == 8
+    [partition] = content["steps"][5]["partitions"]
+    assert (partition["leader"], partition["isr"]) == (1, [1])
+    assert partition["replicas"][2]["log_end_offset"] == 1
+    [alert] = content["steps"][5]["alerts"]
+    assert (alert["code"], alert["offsets"]) == ("TRN001", [1, 2])
+    assert [entry["alert"]["code"] for entry in content["ledger"]] == ["TRN001", "TRN004", "TRN004"]
+
+
+def test_watch_draws_one_frame_a_step(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out = output(capsys, "simulate", "s24-divergence-0.10.2", "--watch")
+    assert code == 2
+    assert [f"step {n} of 8" in out for n in range(9)] == [True] * 9
+    assert "    1 leader    | e0  | e3  H>       M0/0 M2/3" in out
+
+
+def test_what_was_recorded_is_judged_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = tmp_path / "seen.jsonl"
+    assert output(capsys, "simulate", "s32-unclean-election-3.9", "--record", str(seen))[0] == 2
+    performance = Performance(read(shipped()["s32-unclean-election-3.9"]))
+    list(performance.blocks())
+    again = Watch()
+    again.see(of_lines(seen.read_text(encoding="utf-8").splitlines(), str(seen)))
+    assert again.alerts == performance.watch.alerts
+    assert len(again.alerts) >= 2
+
+
+def test_one_seed_is_one_history(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("simulate", "--seed", "7", "--version", "0.10.2", "--steps", "30")
+    first, again = output(capsys, *arguments), output(capsys, *arguments)
+    assert first == again
+    assert "A random history: seed 7, Kafka 0.10.2.2" in first[1]
+    assert "What really happened, and what the monitor said" in first[1]
+    other = output(capsys, "simulate", "--seed", "8", "--version", "0.10.2", "--steps", "30")
+    assert other != first
+
+
+def test_only_the_faults_asked_for_happen(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("--seed", "1", "--faults", "crash,power-loss", "--steps", "40", "--json")
+    _, out = output(capsys, "simulate", *arguments)
+    verbs = {text.split()[0] for step in json.loads(out)["steps"] for text in step["commands"]}
+    allowed = {"crash", "power-loss", "produce", "start", "resume", "heal", "release-fetches"}
+    assert verbs - allowed <= {"usual-fetches", "(every"}
+    assert "crash" in verbs
+
+
+def test_a_file_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    story = tmp_path / "mine.txt"
+    story.write_text("version 3.9\nbrokers 1 2\ntopic t replicas 1,2\n\nproduce t-0 a\n\nstop 2\n")
+    code, out = output(capsys, "simulate", str(story))
+    assert code == 0
+    assert "log=(a/0)" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        pytest.param(["s23-los"], "did you mean s23-loss-", id="a-name-is-told-its-nearest"),
+        pytest.param(["nowhere.txt"], "no scenario and no file 'nowhere.txt'", id="no-file"),
+        pytest.param([], "expected either a scenario", id="nothing-to-play"),
+        pytest.param(["s23-loss-3.9", "--seed", "1"], "expected either", id="both"),
+        pytest.param(["s23-loss-3.9", "--steps", "1"], "go with --seed", id="steps-of-a-scenario"),
+        pytest.param(["--seed", "x"], "expected a number", id="a-seed-is-a-number"),
+        pytest.param(["--seed", "1", "--steps", "0"], "expected a number from 1 on", id="steps"),
+        pytest.param(["--seed", "1", "--watch"], "--watch goes with a scenario", id="watch"),
+        pytest.param(["--seed", "1", "--faults", "crsh"], "did you mean crash?", id="fault"),
+        pytest.param(
+            ["--seed", "1", "--version", "3.10"], "expected one of 0.10.2.2", id="version"
+        ),
+        pytest.param(["s23-loss-3.9", "--record", "/no/such/dir/x"], "/no/such/dir/x", id="record"),
+        pytest.param(["s23-loss-3.9", "--delay", "x"], "expected seconds", id="delay"),
+    ],
+)
+def test_bad_input_is_exit_3(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", *arguments]) == 3
+    assert told in capsys.readouterr().err
+
+
+def test_a_wrong_line_is_told_with_its_number(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    story = tmp_path / "mine.txt"
+    story.write_text("version 3.9\nbrokers 1 2\ntopic t replicas 1,2\n\ncrsh 2\n")
+    assert main(["simulate", str(story)]) == 3
+    told = f"{story}, line 5: found 'crsh', expected a command; did you mean crash?"
+    assert told in capsys.readouterr().err
