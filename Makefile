@@ -11,7 +11,7 @@ LOCKED := $(VENV)/.locked-packages
 STAMP := $(VENV)/.tidestaff-setup
 SOURCES := consistency connectors streaming conf tests
 
-.PHONY: help setup run test check lint types unit bench mutants explore docs format lock clean
+.PHONY: help setup run test check lint types unit bench mutants explore search sampling docs format lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,14 +51,21 @@ types: $(STAMP) ## mypy, strict
 unit: $(STAMP) ## the fast tests
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
 
-bench: $(STAMP) ## measure the rules engine; writes the table in README.md
+bench: $(STAMP) ## measure the rules engine and the simulator; writes the tables in README.md
 	$(BIN)/python -m tests.bench.rules_engine --write
+	$(BIN)/python -m tests.bench.simulator --write
 
 mutants: $(STAMP) ## seeded faults in the rules: each must make the suite fail
 	$(BIN)/python -m tests.mutants
 
 explore: $(STAMP) ## every reachable state of the simulator's kernel: counts as the model checker has them
 	$(BIN)/python -m tests.explore
+
+search: $(STAMP) ## random fault histories: the monitor against the simulator's own ledger
+	$(BIN)/python -m tests.proof.search --histories 1000 --seed 1
+
+sampling: $(STAMP) ## misses and false alarms by fault kind, skew and rate; writes docs/sampling.md
+	$(BIN)/python -m tests.proof.sampling --quick --write
 
 docs: $(STAMP) ## write docs/alerts.md from the catalogue
 	$(BIN)/tidestaff rules --markdown > docs/alerts.md.tmp && mv docs/alerts.md.tmp docs/alerts.md

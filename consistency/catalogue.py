@@ -274,6 +274,13 @@ PARTITION_RULES: Final[tuple[Rule[Sight], ...]] = (
          claim="A change of leader drops no record of the old leader.",
          inputs="LEO and HW of the old leader, LEO of the new one",
          check=truncation.uncommitted_tail_reported, sampling=Sampling.BRACKETED),
+    Rule("TRN006", "overwritten-tail-kept", Severity.WARNING, FindingClass.DIVERGENCE,
+         Scope.PARTITION,
+         claim="A replica that comes back does not keep records its leader has overwritten.",
+         inputs=("the replica's log and HW before it went, the leader's LEO while it was away, the "
+                 "ISR"),
+         check=truncation.overwritten_tail_not_kept, sampling=Sampling.BRACKETED,
+         versions="0.8.2 to 0.10.2"),
     Rule("LOG001", "batches-differ", Severity.CRITICAL, FindingClass.DIVERGENCE, Scope.PARTITION,
          claim="Replicas hold the same batches wherever both have committed ones.",
          inputs="checksums of the same offset range",

@@ -167,20 +167,8 @@ def followers_match_their_leader(sight: Sight) -> Iterator[Finding]:
     """TRN004: a follower in its leader's epoch has no other record than the leader at any offset.
 
     Legal between learning of the epoch and the first fetch, hence judged after a fetch was seen.
-    Logs without epochs are judged by what the high-watermark rule is known to have kept.
     """
     yield from _tails(sight, predicted=False)
-    for tail in diverged(sight):
-        offsets = OffsetRange(tail.start, tail.end)
-        yield Violated(
-            "TRN004",
-            expected=f"the leader's records from offset {tail.start} on",
-            observed=f"broker {tail.broker} still holds older records in {offsets}",
-            because=f"its own HW covered them, so nothing was cut; leader {sight.state.leader} had "
-            f"written others there in epoch {tail.leader_epoch}",
-            broker=tail.broker,
-            offsets=offsets,
-        )
 
 
 def _tails(sight: Sight, *, predicted: bool) -> Iterator[Finding]:
@@ -245,4 +233,24 @@ def uncommitted_tail_reported(sight: Sight) -> Iterator[Finding]:
             f"{old.broker} and never committed",
             broker=old.broker,
             offsets=OffsetRange(start, old.log_end_offset),
+        )
+
+
+def overwritten_tail_not_kept(sight: Sight) -> Iterator[Finding]:
+    """TRN006: a replica that comes back does not keep records its leader has overwritten.
+
+    Up to 0.10.2 it does, wherever its own HW covers them, and in the end LEO and HW are equal.
+    Shown by the history alone, so it is a warning: if the disk was replaced while the broker was
+    away, the replica holds the leader's records. Contents settle it.
+    """
+    for tail in diverged(sight):
+        offsets = OffsetRange(tail.start, tail.end)
+        yield Violated(
+            "TRN006",
+            expected=f"the leader's records from offset {tail.start} on",
+            observed=f"broker {tail.broker} came back with older records in {offsets}",
+            because="its own HW covered them, so the rule cut nothing; leader "
+            f"{sight.state.leader} had written others there in epoch {tail.leader_epoch}",
+            broker=tail.broker,
+            offsets=offsets,
         )

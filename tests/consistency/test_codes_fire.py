@@ -529,6 +529,18 @@ def old_leaders_uncommitted_tail_is_dropped() -> dict[str, Any]:
     return watch.raised
 
 
+@fires("TRN006", broker=2, offsets=(8, 10), with_codes=("TRN001",))
+def replica_comes_back_and_keeps_what_its_leader_overwrote() -> dict[str, Any]:
+    watch = Watch(version="0.10.2.2", replicas=(1, 2)).all_logs(epochs=None)
+    watch.see(4)
+    watch.stop(1, 2).change(leader=-1, epoch=1, isr=(1,)).see(2)
+    watch.start(1).change(leader=1, epoch=2).log(1, leo=8, hw=8).see()
+    watch.log(1, leo=12, hw=12).see()
+    watch.start(2).log(2, leo=12, hw=12).see()
+    watch.change(isr=(1, 2)).see()
+    return watch.raised
+
+
 # --- LOG ----------------------------------------------------------------------------------------
 
 

@@ -31,8 +31,8 @@ def test_a_replica_that_keeps_its_old_records_has_diverged_once_it_is_back_in_th
     watch.log(1, leo=20, hw=20).see()
     assert not watch.raised
     watch.change(isr=(2, 1)).see()
-    assert watch.raised["TRN004"].broker == 1
-    assert watch.raised["TRN004"].offsets == OffsetRange(8, 10)
+    assert watch.raised["TRN006"].broker == 1
+    assert watch.raised["TRN006"].offsets == OffsetRange(8, 10)
 
 
 def test_a_replica_that_is_seen_to_have_cut_has_not() -> None:

@@ -845,6 +845,17 @@ def log_directory_seen_offline_once() -> Watch:
     return watch
 
 
+@legal("TRN006", "TRN004")
+def replica_without_epochs_comes_back_with_what_its_leader_also_has() -> Watch:
+    watch = Watch(version="0.10.2.2").all_logs(epochs=None)
+    watch.see(4)
+    watch.stop(3).change(isr=(1, 2), epoch=1).see(2)
+    watch.append(5).see(2)
+    watch.start(3).see()
+    watch.log(3, leo=15, hw=15).change(isr=(1, 2, 3)).see(3)
+    return watch
+
+
 @legal("TRN005", "TRN001")
 def new_leader_has_all_that_the_old_one_had() -> Watch:
     watch = Watch().settle()

@@ -90,6 +90,13 @@ def test_offsets_of_an_incoherent_round_are_not_remembered() -> None:
     assert replica_of(watch, 3).log_end_offset == 10
 
 
+def test_a_state_that_changes_while_it_is_read_is_not_taken_over() -> None:
+    watch = Watch().settle()
+    watch.set(bracket=Bracket.STRADDLED).change(isr=(1, 2)).see()
+    assert memory_of(watch).state.isr == (1, 2, 3)
+    assert memory_of(watch).observed_at_ms == watch.now_ms
+
+
 # --- calm ---------------------------------------------------------------------------------------
 
 
@@ -209,6 +216,16 @@ def test_before_2_8_a_follower_may_fall_back_to_its_watermark(version: str, at_l
     cut = replica_of(watch, 3).cut
     assert cut is not None
     assert (cut.offset, cut.at_least) == (10, at_least)
+
+
+def test_a_fetch_may_have_lowered_a_watermark_to_the_old_leaders() -> None:
+    watch = Watch(version="2.0.1").log(1, hw=5).log(3, hw=7)
+    watch.see(2)
+    watch.stop(1).change(leader=2, epoch=1, isr=(2, 3)).log(2, epochs=lineage((0, 0), (1, 10)))
+    watch.see()
+    cut = replica_of(watch, 3).cut
+    assert cut is not None
+    assert cut.at_least == 5
 
 
 # --- topics -------------------------------------------------------------------------------------

@@ -304,9 +304,9 @@ def test_s24_divergence_of_logs_without_epochs_is_proven_by_the_rule() -> None:
     watch.log(1, leo=2, hw=2).see()
     watch.start(2).see()
     watch.change(isr=(1, 2)).see()
-    assert set(watch.raised) == {"TRN001", "TRN004"}
-    assert watch.raised["TRN004"].broker == 2
-    assert watch.raised["TRN004"].offsets == OffsetRange(1, 2)
+    assert set(watch.raised) == {"TRN001", "TRN006"}
+    assert watch.raised["TRN006"].broker == 2
+    assert watch.raised["TRN006"].offsets == OffsetRange(1, 2)
 
 
 def test_s26_divergence_after_one_restart_and_one_crash() -> None:
@@ -319,8 +319,8 @@ def test_s26_divergence_after_one_restart_and_one_crash() -> None:
     watch.start(2).see()
     watch.change(isr=(1, 2)).see()
     assert watch.raised["TRN001"].offsets == OffsetRange(0, 1)
-    assert watch.raised["TRN004"].broker == 2
-    assert watch.raised["TRN004"].offsets == OffsetRange(0, 1)
+    assert watch.raised["TRN006"].broker == 2
+    assert watch.raised["TRN006"].offsets == OffsetRange(0, 1)
 
 
 def test_s24_nothing_is_claimed_where_the_checkpoint_may_be_older() -> None:
@@ -334,7 +334,7 @@ def test_s24_nothing_is_claimed_where_the_checkpoint_may_be_older() -> None:
     watch.log(1, leo=2, hw=2).see()
     watch.start(2).see()
     watch.change(isr=(1, 2)).see()
-    assert "TRN004" not in watch.raised
+    assert "TRN006" not in watch.raised
 
 
 def test_s24_a_replica_that_is_seen_shorter_has_cut() -> None:
@@ -345,7 +345,7 @@ def test_s24_a_replica_that_is_seen_shorter_has_cut() -> None:
     watch.log(1, leo=2, hw=2).see()
     watch.start(2).log(2, leo=1, hw=1).see()
     watch.log(2, leo=2, hw=2).change(isr=(1, 2)).see(2)
-    assert "TRN004" not in watch.raised
+    assert "TRN006" not in watch.raised
 
 
 def test_s28_divergence_prevented_is_reported_as_loss_and_not_as_divergence() -> None:

@@ -194,6 +194,12 @@ _SIGHT: Final = (
             "a replica outside the ISR may still have to cut",
         ),
         (
+            "lin-committed-by-both",
+            "committed = min(end, sight.leader.high_watermark or 0)",
+            "committed = min(committed, sight.leader.high_watermark or 0)",
+            ("what the leader committed every ISR member must have, whatever its own HW says"),
+        ),
+        (
             "lin-uncommitted-is-committed",
             "if offset < committed and in_isr and sight.coherent:",
             "if in_isr and sight.coherent:",
@@ -640,17 +646,18 @@ _REPLICAS: Final = (
             "a restarted leader begins with its checkpointed HW",
         ),
         (
+            "hwm-earlier-leaders-forgotten",
+            "watermark = max(sight.leader_watermark, _committed_before(sight))",
+            "watermark = sight.leader_watermark",
+            "what earlier leaders committed stays committed",
+        ),
+        (
             "hwm-second-reading-of-the-leader",
-            (
-                "    watermark = sight.leader_watermark\n"
-                "    if watermark is None:\n"
-                '        yield Unknown("HWM004"'
-            ),
+            "    watermark = max(sight.leader_watermark, _committed_before(sight))\n",
             (
                 "    again = sight.observation.leader_again\n"
-                "    watermark = again.high_watermark if again else sight.leader_watermark\n"
-                "    if watermark is None:\n"
-                '        yield Unknown("HWM004"'
+                "    watermark = (again.high_watermark if again else None) or "
+                "sight.leader_watermark\n"
             ),
             "the leader's HW must be read before the follower's LEO",
         ),
@@ -742,10 +749,14 @@ _REPLICAS: Final = (
         _STORIES,
         (
             "trn-loss-by-the-watermark",
-            "    first = end if end < proof.end else None\n",
             (
-                "    first = leader.high_watermark if (leader.high_watermark or 0) < proof.end "
-                "else None\n"
+                "    missing = OffsetRange(max(end, proof.start), proof.end) if end < "
+                "proof.end else None\n"
+            ),
+            (
+                "    end = leader.high_watermark or 0\n"
+                "    missing = OffsetRange(max(end, proof.start), proof.end) if end < "
+                "proof.end else None\n"
             ),
             "a new leader's HW may lag; its LEO counts",
         ),
@@ -757,20 +768,14 @@ _REPLICAS: Final = (
         ),
         (
             "trn-loss-reported-again",
-            (
-                "    if any(known.start <= lost.start and lost.end <= known.end "
-                "for known in reported):\n        return None\n"
-            ),
-            "    assert reported is not None\n",
+            "if lost is not None and not (proof.repeats and _was_reported(memory, lost)):",
+            "if lost is not None:",
             "a follower that still shows the old HW does not report the loss again",
         ),
         (
             "trn-followers-prove-nothing",
-            (
-                "        yield _Proof(start, end, reading.lineage if usable and "
-                "reading.lineage else (), end)"
-            ),
-            "        del start, end, usable",
+            "        yield _Proof(start, end, epochs, end, repeats=True)\n",
+            "        del start, end, epochs\n",
             "a follower takes its HW from a leader: it proves a commit",
         ),
         (
@@ -781,8 +786,8 @@ _REPLICAS: Final = (
         ),
         (
             "trn-ledger-without-epochs-compared",
-            "end=min(proof.epochs_end, proof.end, end),",
-            "end=min(proof.end, end),",
+            "common = min(proof.epochs_end, proof.end, end)",
+            "common = min(proof.end, end)",
             "where the lineage was not read the ledger knows no epochs",
         ),
         (

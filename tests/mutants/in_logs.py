@@ -225,7 +225,11 @@ _WATERMARK: Final = faults_in(
 
 _EPOCHS: Final = faults_in(
     "epochs.py",
-    ("consistency/test_epochs.py", "conformance/test_vectors.py"),
+    (
+        "consistency/test_epochs.py",
+        "consistency/test_epochs_edges.py",
+        "conformance/test_vectors.py",
+    ),
     (
         "epo-assign-keeps-an-equal-start",
         "lineage[kept - 1].epoch >= epoch or lineage[kept - 1].start_offset >= start_offset",
@@ -333,6 +337,12 @@ _EPOCHS: Final = faults_in(
         "if entry.start_offset >= end_offset:\n            continue",
         "if entry.start_offset > end_offset:\n            continue",
         "an epoch without a record says nothing",
+    ),
+    (
+        "epo-last-agreement",
+        "for offset in sorted({start, *starts}):",
+        "for offset in sorted({start, *starts}, reverse=True):",
+        "the first offset where two lineages agree again",
     ),
     (
         "epo-old-record-keeps-lineage",

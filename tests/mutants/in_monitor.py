@@ -530,6 +530,12 @@ _MEMORY: Final = (
             "what is suspected is not waved through",
         ),
         (
+            "mem-straddled-state-taken-over",
+            "if before is not None and observation.bracket is Bracket.STRADDLED:",
+            "if before is not None and observation.bracket is None:",
+            "what changes just now is shown whole by the next reading",
+        ),
+        (
             "mem-calm-after-a-change",
             "        and not sight.changed\n",
             "",
@@ -709,9 +715,18 @@ _PREDICTIONS: Final = (
         ),
         (
             "pre-bound-above-the-watermark",
-            "        at_least = min(at_least, replica.high_watermark)\n",
+            "        at_least = min(at_least, _watermark_floor(memory, replica))\n",
             "        pass\n",
             "an epoch its leader cannot place sends a follower to its HW",
+        ),
+        (
+            "pre-bound-above-the-old-leaders-watermark",
+            (
+                "return min(replica.high_watermark, leader.high_watermark if leader is not "
+                "None else 0)"
+            ),
+            "return replica.high_watermark",
+            "a fetch may have lowered the HW to the old leader's",
         ),
         (
             "pre-restart-loses-nothing",

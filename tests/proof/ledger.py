@@ -208,7 +208,7 @@ def _why_unseen(watched: Watched, loss: Loss) -> str:
     first = after[0]
     if first.log_start > loss.offsets.start:
         return RETENTION
-    if not watched.cluster.preset.epoch_file and first.log_end >= loss.offsets.end:
+    if not watched.cluster.preset.epoch_file and first.log_end > loss.offsets.start:
         return NO_LINEAGE
     if first.log_end >= loss.offsets.end and first.leader_epoch == loss.leader_epoch:
         return SAME_EPOCH

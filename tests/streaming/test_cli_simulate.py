@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.fixture(autouse=True)
+def a_wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+
+
 def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     code = main(list(arguments))
     return code, capsys.readouterr().out
@@ -58,7 +63,7 @@ def test_the_story_is_told_with_alerts_in_place(capsys: pytest.CaptureFixture[st
     assert election < out.index("! TRN001 committed-offsets-lost") < out.index("Step 6 of 7")
     assert "  ~   1 leader   hw=1 leo=1" in out
     assert "committed [1,2) lost, leader 1 epoch 2" in out
-    assert "tidestaff rules TRN001 TRN004" in out
+    assert "Read on: tidestaff rules " in out
     assert "\x1b" not in out
 
 

@@ -59,12 +59,19 @@ def test_monitor_and_ledger_agree(series: str, preset: str) -> None:
         assert total.confirmed["TRN001"] > 0, "the faults are strong enough to lose something"
 
 
+LONG = [(series, preset) for series in SERIES for preset in (*SAFE, WITHOUT_EPOCHS)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", [*SAFE, WITHOUT_EPOCHS])
-@pytest.mark.parametrize("series", SERIES)
+@pytest.mark.parametrize(("series", "preset"), LONG)
 def test_monitor_and_ledger_agree_over_long_histories(series: str, preset: str) -> None:
-    total = searched(series, preset, range(FIRST_SEED + 100, FIRST_SEED + 112), STEPS)
-    assert total.actions >= 12 * STEPS
+    """No false alarm; what is missed is counted by the search, with its reason."""
+    total = Outcome()
+    for seed in range(FIRST_SEED + 100, FIRST_SEED + 103):
+        found = examine(series, preset, seed, STEPS)
+        assert not found.outcome.false, (seed, found)
+        total.add(found.outcome)
+    assert total.actions >= 3 * STEPS
 
 
 def test_the_search_finds_loss_and_divergence_of_the_high_watermark_protocol() -> None:
