@@ -421,6 +421,20 @@ def test_what_a_new_leader_knew_as_a_follower_is_not_held_against_its_followers(
     assert isinstance(watch.see().of("HWM005", 3), Unknown)
 
 
+def test_what_earlier_leaders_committed_every_member_must_have() -> None:
+    """The new leader's own HW lags, so it does not show what its follower lacks."""
+    watch = Watch().settle()
+    watch.stop(1).change(leader=2, epoch=1, isr=(2, 3))
+    watch.log(2, hw=3, epochs=lineage((0, 0), (1, 10))).start(3).log(3, leo=7, hw=3).see()
+    assert watch.raised["HWM004"].offsets == OffsetRange(7, 10)
+
+
+def test_what_the_leader_committed_is_compared_though_the_member_does_not_know_it_yet() -> None:
+    watch = Watch(epoch=2).all_logs(epochs=lineage((0, 0), (2, 6))).settle()
+    watch.log(3, hw=5, epochs=lineage((0, 0), (1, 6))).see()
+    assert watch.raised["EPO004"].offsets == OffsetRange(6, 10)
+
+
 # --- logs ---------------------------------------------------------------------------------------
 
 

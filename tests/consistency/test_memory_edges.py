@@ -86,8 +86,9 @@ def test_losses_are_bounded_and_the_latest_are_kept() -> None:
 
 def test_offsets_of_an_incoherent_round_are_not_remembered() -> None:
     watch = Watch().settle()
-    watch.set(bracket=Bracket.STRADDLED).log(3, leo=12).see()
+    watch.set(bracket=Bracket.NONE).append(5).see()
     assert replica_of(watch, 3).log_end_offset == 10
+    assert memory_of(watch).committed_end == 10
 
 
 def test_a_state_that_changes_while_it_is_read_is_not_taken_over() -> None:
