@@ -122,7 +122,7 @@ PARTITION_RULES: Final[tuple[Rule[Sight], ...]] = (
     Rule("ELE009", "unclean-election", Severity.CRITICAL, FindingClass.LOSS, Scope.PARTITION,
          claim="A leader is elected out of the ISR or the ELR.",
          inputs="two states one version apart, leader_recovery_state, LEO of the new leader",
-         check=election.election_was_clean, sampling=Sampling.UNSTRADDLED),
+         check=election.election_was_clean),
     Rule("ELE010", "preferred-leadership-overdue", Severity.INFO, FindingClass.AVAILABILITY,
          Scope.PARTITION,
          claim="With automatic rebalance an eligible preferred replica gets the lead back.",

@@ -20,7 +20,7 @@ from tidestaff.consistency.memory import (
     PartitionMemory,
     ReplicaMemory,
 )
-from tidestaff.consistency.model import Bracket, ControllerClaim
+from tidestaff.consistency.model import ControllerClaim
 from tidestaff.consistency.versions import Truncation
 
 if TYPE_CHECKING:
@@ -40,14 +40,6 @@ if TYPE_CHECKING:
 def remember_partition(sight: Sight, judgement: Judgement, verdicts: Verdicts) -> PartitionMemory:
     """The memory after this observation. Offsets are taken over from a coherent bracket only."""
     before, observation = sight.memory, sight.observation
-    if before is not None and observation.bracket is Bracket.STRADDLED:
-        # Something is changing just now: the next reading shows it whole, one version later.
-        return before._replace(
-            observed_at_ms=sight.now_ms,
-            interval_ms=sight.now_ms - before.observed_at_ms,
-            suspicions=judgement.suspicions,
-            calm=None,
-        )
     controller_changed = before is None or (
         before.controller != observation.controller
         or before.controller_epoch != observation.cluster_controller_epoch

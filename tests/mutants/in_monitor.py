@@ -530,12 +530,6 @@ _MEMORY: Final = (
             "what is suspected is not waved through",
         ),
         (
-            "mem-straddled-state-taken-over",
-            "if before is not None and observation.bracket is Bracket.STRADDLED:",
-            "if before is not None and observation.bracket is None:",
-            "what changes just now is shown whole by the next reading",
-        ),
-        (
             "mem-calm-after-a-change",
             "        and not sight.changed\n",
             "",

@@ -82,7 +82,7 @@ def test_json_has_every_step(capsys: pytest.CaptureFixture[str]) -> None:
     assert partition["replicas"][2]["log_end_offset"] == 1
     [alert] = content["steps"][5]["alerts"]
     assert (alert["code"], alert["offsets"]) == ("TRN001", [1, 2])
-    assert [entry["alert"]["code"] for entry in content["ledger"]] == ["TRN001", "TRN004", "TRN004"]
+    assert [entry["alert"]["code"] for entry in content["ledger"]] == ["TRN001", "TRN006", "TRN006"]
 
 
 def test_watch_draws_one_frame_a_step(capsys: pytest.CaptureFixture[str]) -> None:
