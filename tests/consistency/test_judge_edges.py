@@ -115,3 +115,10 @@ def test_metadata_that_changed_while_it_was_read_accuses_nobody() -> None:
     watch.stop(1).change(leader=3, epoch=1, isr=(3, 2)).log(3, epochs=lineage((0, 0), (1, 10)))
     watch.set(bracket=Bracket.STRADDLED).see()
     assert not watch.raised
+
+
+def test_an_unclean_election_is_told_though_metadata_changed_while_it_was_read() -> None:
+    watch = Watch(isr=(1,)).settle()
+    watch.stop(1).change(leader=2, epoch=1, isr=(2,), recovering=True)
+    watch.log(2, epochs=lineage((0, 0), (1, 10))).set(bracket=Bracket.STRADDLED).see()
+    assert set(watch.raised) == {"ELE009"}

@@ -91,13 +91,6 @@ def test_offsets_of_an_incoherent_round_are_not_remembered() -> None:
     assert memory_of(watch).committed_end == 10
 
 
-def test_a_state_that_changes_while_it_is_read_is_not_taken_over() -> None:
-    watch = Watch().settle()
-    watch.set(bracket=Bracket.STRADDLED).change(isr=(1, 2)).see()
-    assert memory_of(watch).state.isr == (1, 2, 3)
-    assert memory_of(watch).observed_at_ms == watch.now_ms
-
-
 # --- calm ---------------------------------------------------------------------------------------
 
 

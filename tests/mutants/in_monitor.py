@@ -125,6 +125,12 @@ _JUDGE: Final = (
             "without a bracket the follower may have been read first",
         ),
         (
+            "cat-unclean-election-waits-for-a-bracket",
+            "check=election.election_was_clean)",
+            "check=election.election_was_clean, sampling=Sampling.UNSTRADDLED)",
+            "an unclean election is seen once, whatever else was changing",
+        ),
+        (
             "cat-leader-outside-assignment-unbracketed",
             "check=leadership.leader_in_assignment, sampling=Sampling.BRACKETED",
             "check=leadership.leader_in_assignment",
