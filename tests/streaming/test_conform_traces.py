@@ -317,18 +317,22 @@ def assert_caught(protocol: str, seeds: range) -> Counter[str]:
     return raised
 
 
+@pytest.mark.slow
 def test_the_safe_protocol_raises_nothing() -> None:
     assert_quiet("kip320", range(16))
 
 
+@pytest.mark.slow
 def test_every_visible_fault_of_the_watermark_protocol_is_raised() -> None:
     assert {"TRN001", "EPO004", "HWM004", "TRN004"} <= set(assert_caught("hw", range(16, 30)))
 
 
+@pytest.mark.slow
 def test_every_visible_fault_of_kip_101_is_raised() -> None:
     assert {"TRN001", "EPO004", "HWM004"} <= set(assert_caught("kip101", range(12)))
 
 
+@pytest.mark.slow
 def test_a_follower_whose_watermark_fell_unseen_is_not_accused() -> None:
     assert [report.wrong for report in judged_walk("kip101", 141)] == [(), ()]
 

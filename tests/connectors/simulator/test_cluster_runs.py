@@ -21,6 +21,8 @@ from tidestaff.connectors.simulator.story import unsettled
 from tidestaff.consistency.errors import UnknownVersionError
 from tidestaff.consistency.versions import Mode, rules_for
 
+pytestmark = pytest.mark.slow  # hundreds of histories: make test runs them
+
 SAFE_PRESETS = ["2.8.2", "3.9.1", "3.9.1-kraft", "4.1.1-kraft"]
 TOPICS = {"a": [[1, 2, 3]], "b": [[2, 3]]}
 HISTORIES = 200

@@ -25,6 +25,8 @@ from tidestaff.consistency.versions import Mode, rules_for
 if TYPE_CHECKING:
     from tidestaff.consistency.memory import ClusterMemory, HealthMemory, PartitionMemory
 
+pytestmark = pytest.mark.slow  # hundreds of histories: make test runs them
+
 SAFE_PRESETS = ["2.8.2", "3.9.1", "3.9.1-kraft", "4.1.1-kraft"]
 GRAVE = {FindingClass.LOSS, FindingClass.DIVERGENCE, FindingClass.PROTOCOL}
 # TRN005 says of itself that what was dropped had never been committed.

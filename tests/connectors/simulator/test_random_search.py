@@ -18,6 +18,8 @@ from tests.proof.ledger import Outcome, covers, judge
 from tests.proof.search import SAFE, SERIES, WITHOUT_EPOCHS, examine
 from tests.proof.shrinking import shrink
 
+pytestmark = pytest.mark.slow  # hundreds of histories: make test runs them
+
 FIRST_SEED = 7_000
 STEPS = 200
 SHORT_STEPS = 60
