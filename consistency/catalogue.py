@@ -343,6 +343,14 @@ HEALTH_RULES: Final[tuple[Rule[HealthObservation], ...]] = (
          claim="The clocks of the sources agree.",
          inputs="the source's own reports",
          check=sources.clocks_agree, grace=Grace(samples=2)),
+    Rule("SRC004", "records-refused", Severity.WARNING, FindingClass.SIGHT, Scope.HEALTH,
+         claim="Every record on the transport can be read.",
+         inputs="the records put into quarantine",
+         check=sources.records_are_taken),
+    Rule("SRC005", "sink-failing", Severity.WARNING, FindingClass.SIGHT, Scope.HEALTH,
+         claim="Every alert sink takes what it is sent.",
+         inputs="the answers of the sinks, the spool",
+         check=sources.sinks_are_reached),
 )
 # fmt: on
 

@@ -269,6 +269,8 @@ class ProblemKind(Enum):
     LOG_DIR_OFFLINE = "log-dir-offline"
     CHECKPOINT_ENTRY_MISSING = "checkpoint-entry-missing"
     STRAY_DIRECTORY = "stray-directory"
+    RECORDS_REFUSED = "records-refused"
+    SINK_FAILING = "sink-failing"
     OK = "ok"
 
 

@@ -55,6 +55,26 @@ def clocks_agree(health: HealthObservation) -> Iterator[Finding]:
         yield _violated(health, "SRC003", "clocks that agree", f"clock off by {health.skew_ms} ms")
 
 
+def records_are_taken(health: HealthObservation) -> Iterator[Finding]:
+    """SRC004: every record on the transport can be read.
+
+    A record of an unknown schema version, or one that is damaged, is put aside whole and never
+    guessed at; what it told is not judged.
+    """
+    if health.problem is ProblemKind.RECORDS_REFUSED:
+        yield _violated(health, "SRC004", "records this release can read", "records refused")
+
+
+def sinks_are_reached(health: HealthObservation) -> Iterator[Finding]:
+    """SRC005: every alert sink takes what it is sent.
+
+    An alert that nobody receives is as good as none. It waits in the spool meanwhile, and the other
+    sinks go on.
+    """
+    if health.problem is ProblemKind.SINK_FAILING:
+        yield _violated(health, "SRC005", "a sink that takes alerts", "not reached")
+
+
 def epoch_file_readable(health: HealthObservation) -> Iterator[Finding]:
     """EPO001: leader-epoch-checkpoint can be read as Kafka reads it.
 

@@ -633,6 +633,18 @@ def clock_is_off() -> dict[str, Any]:
     return _health_rounds(*[{"problem": ProblemKind.CLOCK_SKEW, "skew_ms": 90_000}] * 2)
 
 
+@fires("SRC004")
+def record_of_an_unknown_schema_version_is_refused() -> dict[str, Any]:
+    reason = {"problem": ProblemKind.RECORDS_REFUSED, "reason": "schema version 9 is not known"}
+    return _health_rounds(reason)
+
+
+@fires("SRC005")
+def sink_does_not_answer() -> dict[str, Any]:
+    reason = {"problem": ProblemKind.SINK_FAILING, "reason": "connection refused"}
+    return _health_rounds(reason)
+
+
 @fires("FCT001", broker=1, with_codes=("ISR006", "ISR008"))
 def last_in_sync_replica_is_one_failure_from_offline() -> dict[str, Any]:
     watch = Watch(isr=(1,))

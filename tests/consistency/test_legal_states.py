@@ -778,6 +778,23 @@ def source_that_is_well_says_so() -> tuple[str, ...]:
     return tuple(raised)
 
 
+@legal("SRC004")
+def file_a_source_cannot_parse_is_not_a_record_the_stream_refused() -> tuple[str, ...]:
+    health = HealthObservation("c", 0, "agent", ProblemKind.MALFORMED, place="/l/t-0")
+    return step(None, health)[1].codes
+
+
+@legal("SRC005")
+def sink_that_takes_alerts_again_is_well() -> tuple[str, ...]:
+    memory, raised = None, []
+    for at_ms, problem in ((0, ProblemKind.SINK_FAILING), (5_000, ProblemKind.OK)):
+        health = HealthObservation("tidestaff", at_ms, "sink", problem, place="webhook")
+        memory, verdicts = step(memory, health)
+        raised.append(verdicts.codes)
+    assert raised[0] == ("SRC005",)
+    return raised[-1]
+
+
 # --- rules without a row of their own -----------------------------------------------------------
 
 
