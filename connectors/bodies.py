@@ -93,6 +93,7 @@ def partition_body(observation: PartitionObservation) -> dict[str, Any]:
         "digests": [_digest(each) for each in observation.digests],
         "deleting": observation.deleting,
         "authoritative": observation.authoritative,
+        "continuous": observation.continuous,
     }
 
 
@@ -117,6 +118,7 @@ def unchanging_of(observation: PartitionObservation) -> tuple[object, ...]:
         observation.digests,
         observation.deleting,
         observation.authoritative,
+        observation.continuous,
     )
 
 
@@ -217,6 +219,7 @@ def partition_observation(
         digests=tuple(_digest_of(each) for each in body["digests"]),
         deleting=body["deleting"],
         authoritative=body["authoritative"],
+        continuous=body["continuous"],
         source=body["source"],
     )
 

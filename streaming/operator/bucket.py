@@ -1,0 +1,402 @@
+"""One bucket of partitions: the state between two batches, and the way of a batch through it.
+
+Rows in which nothing but offsets moved pass the vectorised screen; the others are put in sequence
+and judged by `consistency.monitor.step`, the same that scenarios and replays run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+from tidestaff.connectors.wire import (
+    CLUSTER,
+    GONE,
+    MISSING,
+    PARTITION,
+    TICK,
+    WireError,
+    observation_of,
+)
+from tidestaff.consistency.model import HealthObservation, ProblemKind
+from tidestaff.consistency.monitor import step
+from tidestaff.streaming.operator import events
+from tidestaff.streaming.operator.entries import Partition, Subject
+from tidestaff.streaming.operator.quarantine import quarantined
+from tidestaff.streaming.operator.screen import quiet, take_over
+from tidestaff.streaming.operator.silence import Clock, Gap
+from tidestaff.streaming.operator.slots import WIDTH, Slots
+
+if TYPE_CHECKING:
+    from tidestaff.connectors.wire import Row
+    from tidestaff.consistency.memory import PartitionMemory
+    from tidestaff.consistency.model import Observation, PartitionObservation
+    from tidestaff.consistency.verdict import Verdicts
+    from tidestaff.streaming.operator.events import Event
+    from tidestaff.streaming.operator.rows import Block
+    from tidestaff.streaming.operator.slots import Longs
+
+MAX_GAPS: Final = 4_096
+REMEMBER_GONE_MS: Final = 600_000
+
+
+class Limits(NamedTuple):
+    """How late a row may be, and how long a subject may say nothing."""
+
+    lateness_ms: int = 10_000
+    silence_ms: int = 60_000
+
+
+class Said(NamedTuple):
+    """What one batch came to."""
+
+    findings: list[Event]
+    quarantine: list[dict[str, Any]]
+    counts: Counter[str]
+
+
+class Bucket:
+    """`partitions` by (cluster, "topic-partition"), `subjects` by (kind, cluster, name)."""
+
+    def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008 - a constant
+        self.limits = limits
+        self.slots = Slots()
+        self.partitions: dict[tuple[str, str], Partition] = {}
+        self.by_slot: list[Partition | None] = []
+        self.subjects: dict[tuple[str, str, str], Subject] = {}
+        self.clocks: dict[str, Clock] = {}
+        self.gaps: list[Gap] = []
+        self.tick_ms = MISSING
+        self.undecoded: Any = None
+        self.forgot = False
+        self._said = Said([], [], Counter())
+
+    def process(self, block: Block) -> Said:
+        """Take a batch in, in any order, and say what is to be said."""
+        said = self._said = Said([], [], Counter())
+        said.counts["rows"] = block.size
+        is_partition = np.fromiter((k == PARTITION for k in block.kind), np.bool_, block.size)
+        for at in np.flatnonzero(~is_partition).tolist():
+            self._take_small(block, at)
+        self._take_partitions(block, np.flatnonzero(is_partition))
+        self._time_passed()
+        return said
+
+    def _take_small(self, block: Block, at: int) -> None:
+        kind, at_ms = block.kind[at], int(block.moved.at[at])
+        if kind == TICK:
+            self.tick_ms = max(self.tick_ms, at_ms)
+        elif kind == CLUSTER:
+            self.clocks.setdefault(block.cluster[at], Clock()).hear(at_ms)
+            if block.home[at]:
+                self._offer_small(block.whole(at))
+        elif kind == GONE:
+            self._offer(self._partition(block.cluster[at], block.subject[at]), block.whole(at))
+        else:
+            self._offer_small(block.whole(at))
+
+    def _offer_small(self, row: Row) -> None:
+        key = (row.kind, row.cluster, row.subject)
+        subject = self.subjects.get(key)
+        if subject is None:
+            subject = self.subjects[key] = Subject(*key)
+        if not subject.sequence.offer(row):
+            self._said.counts["late"] += 1
+        self._drain_small(subject, MISSING)
+
+    def _drain_small(self, subject: Subject, horizon_ms: int) -> None:
+        sequence = subject.sequence
+        last_ms = sequence.at_ms
+        for row in sequence.ready(horizon_ms):
+            observation = self._observation(row)
+            if observation is None:
+                continue
+            self._heard_again(subject, last_ms, row)
+            last_ms = row.observed_at_ms
+            before = subject.memory
+            self._said.counts["stepped"] += 1
+            subject.memory, verdicts = step(before, observation)  # type: ignore[assignment]
+            self._tell(subject, verdicts, observation, before)
+
+    def _heard_again(self, subject: Subject, last_ms: int, row: Row) -> None:
+        """A source that was silent was so whether or not somebody noticed meanwhile."""
+        if subject.kind != CLUSTER or last_ms == MISSING:
+            return
+        if subject.silent_since is None and row.observed_at_ms - last_ms > self.limits.silence_ms:
+            self._source_silent(subject, last_ms)
+        if subject.silent_since is not None:
+            subject.silent_since = None
+            self._say_silence(events.CLEARED, subject, "", row.observed_at_ms, last_ms)
+
+    def _tell(
+        self,
+        entry: Subject | Partition,
+        verdicts: Verdicts,
+        observation: Observation,
+        before: Any,
+    ) -> None:
+        entry.active, told = events.changes(entry.active, verdicts, observation, before)
+        self._said.findings.extend(told)
+
+    def _observation(self, row: Row) -> Any:
+        try:
+            return observation_of(row)
+        except WireError as error:
+            self._said.quarantine.append(quarantined(row, error))
+            self._said.counts["quarantined"] += 1
+            return None
+
+    def _take_partitions(self, block: Block, rows: Longs) -> None:
+        """Screen what can be screened, in waves of one row a slot; judge the rest in order."""
+        if not len(rows):
+            return
+        slots = self._slots_of(block, rows)
+        order = np.lexsort((block.moved.at[rows], slots))
+        rows, slots = rows[order], slots[order]
+        first = np.flatnonzero(np.r_[True, slots[1:] != slots[:-1]])
+        turn = np.arange(len(rows)) - np.repeat(first, np.diff(np.r_[first, len(rows)]))
+        derailed = np.zeros(self.slots.count, np.bool_)
+        judged: list[Longs] = []
+        for wave in range(int(turn.max()) + 1):
+            here = np.flatnonzero(turn == wave)
+            passed = self._screened(block, rows[here], slots[here], derailed)
+            derailed[slots[here[~passed]]] = True
+            judged.append(here[~passed])
+        for at in np.sort(np.concatenate(judged)).tolist():
+            partition = self.by_slot[int(slots[at])]
+            assert partition is not None
+            self._offer(partition, block.whole(int(rows[at])))
+
+    def _screened(self, block: Block, rows: Longs, slots: Longs, derailed: Any) -> Any:
+        numbers, by_slot, bodies = self.slots.numbers, self.by_slot, block.body
+        passed = numbers.armed[slots] & ~derailed[slots]
+        for at in np.flatnonzero(passed).tolist():
+            if by_slot[slots[at]].body != bodies[rows[at]]:
+                passed[at] = False
+        among = np.flatnonzero(passed)
+        if len(among):
+            moved = block.moved.taken(rows[among])
+            where = slots[among]
+            fine = quiet(numbers, where, moved)
+            fine &= moved.at - numbers.at[where] <= self.limits.silence_ms
+            take_over(numbers, where[fine], moved.taken(np.flatnonzero(fine)))
+            passed[among[~fine]] = False
+            self._said.counts["quiet"] += int(fine.sum())
+        return passed
+
+    def _slots_of(self, block: Block, rows: Longs) -> Longs:
+        known, cluster, subject = self.partitions, block.cluster, block.subject
+        slots = np.empty(len(rows), np.int64)
+        for place, at in enumerate(rows.tolist()):
+            partition = known.get((cluster[at], subject[at]))
+            if partition is None:
+                partition = self._partition(cluster[at], subject[at])
+            slots[place] = partition.slot
+        return slots
+
+    def _partition(self, cluster: str, name: str) -> Partition:
+        partition = self.partitions.get((cluster, name))
+        if partition is None:
+            partition = Partition(cluster, name, self.slots.add())
+            self.partitions[cluster, name] = partition
+            self.by_slot.append(partition)
+            self.slots.numbers.at[partition.slot] = MISSING
+        return partition
+
+    def _offer(self, partition: Partition, row: Row) -> None:
+        self._catch_up(partition)
+        if not partition.sequence.offer(row):
+            self._said.counts["late"] += 1
+        self._drain(partition, MISSING)
+
+    def _catch_up(self, partition: Partition) -> None:
+        """Numbers that moved in the slot go back into the memory before anything else is done."""
+        slot, numbers = partition.slot, self.slots.numbers
+        self.undecode(partition)
+        if numbers.armed[slot] and partition.memory is not None:
+            partition.memory = self.slots.memory(slot, partition.memory)
+            partition.sequence.at_ms = partition.memory.observed_at_ms
+
+    def undecode(self, partition: Partition) -> None:
+        """A memory from the state store is decoded when it is first needed."""
+        if partition.memory is None and partition.packed and self.undecoded is not None:
+            self.undecoded(partition)
+
+    def _drain(self, partition: Partition, horizon_ms: int) -> None:
+        """Judge what follows; nothing up to `horizon_ms` is still on its way. While a batch is
+        taken in that is not known, for its rows come in any order."""
+        self._catch_up(partition)
+        sequence, numbers = partition.sequence, self.slots.numbers
+        partition.changed = True
+        for row in sequence.ready(horizon_ms):
+            if row.kind == GONE:
+                self._gone(partition, row)
+                continue
+            last_ms = MISSING if partition.memory is None else partition.memory.observed_at_ms
+            observation = self._observation(row)
+            if observation is not None:
+                self._note_gap(partition, last_ms, row)
+                self._judge(partition, row, observation)
+        numbers.at[partition.slot] = MISSING if sequence.ended else sequence.at_ms
+
+    def _judge(self, partition: Partition, row: Row, observation: PartitionObservation) -> None:
+        before = partition.memory
+        if before is not None and before.topic_id != observation.topic_id:
+            self._forget_findings(partition, observation, before)
+        partition.memory, verdicts = step(before, observation)
+        self._said.counts["stepped"] += 1
+        self._said.counts["unknown"] += len(verdicts.unknown)
+        self._tell(partition, verdicts, observation, before)
+        alike = row.body == partition.body and before is not None and verdicts is before.calm
+        partition.body = row.body
+        slot = partition.slot
+        if alike and not partition.active and _can_be_screened(partition.memory, observation):
+            leader = next(r for r in observation.replicas if r.broker == observation.state.leader)
+            self.slots.arm(slot, partition.memory, has_lineage=bool(leader.lineage))
+        else:
+            self.slots.numbers.armed[slot] = False
+
+    def _forget_findings(
+        self, partition: Partition, observation: PartitionObservation, before: PartitionMemory
+    ) -> None:
+        """A topic made again is another topic: what was found on the old one ends with it."""
+        if before.topic_id is None or observation.topic_id is None:
+            return
+        for code, broker in partition.active:
+            told = events.cleared(code, broker, observation)
+            self._said.findings.append({**told, "topic_id": before.topic_id})
+        partition.active = {}
+
+    def _gone(self, partition: Partition, row: Row) -> None:
+        topic, _, number = partition.name.rpartition("-")
+        place = {"topic": topic, "partition": int(number), "source": row.source}
+        topic_id = partition.memory.topic_id if partition.memory is not None else None
+        for code, broker in partition.active:
+            told = events.cleared(code, broker, _health(row.cluster, row.observed_at_ms, **place))
+            self._said.findings.append({**told, "topic_id": topic_id, "place": None})
+        if partition.silent_since is not None:
+            since = partition.silent_since
+            self._say_silence(events.CLEARED, partition, row.source, row.observed_at_ms, since)
+        partition.active, partition.silent_since = {}, None
+        partition.memory, partition.body, partition.packed = None, None, None
+        self.slots.numbers.armed[partition.slot] = False
+
+    def _forget_gone(self, cluster: str, until_ms: int) -> None:
+        """What is gone is remembered for a while, or a late row would bring it back."""
+        for key, partition in list(self.partitions.items()):
+            sequence = partition.sequence
+            old = sequence.at_ms + REMEMBER_GONE_MS < until_ms
+            if sequence.ended and old and not sequence.held and partition.cluster == cluster:
+                self.by_slot[partition.slot] = None
+                self.forgot = True
+                del self.partitions[key]
+
+    def _horizon(self, cluster: str, newest_ms: int) -> int:
+        clock = self.clocks.get(cluster)
+        now_ms = clock.now_ms if clock is not None else None
+        latest = newest_ms if now_ms is None else max(newest_ms, now_ms)
+        return MISSING if latest == MISSING else latest - self.limits.lateness_ms
+
+    def _note_gap(self, partition: Partition, last_ms: int, row: Row) -> None:
+        if partition.silent_since is not None:
+            since, partition.silent_since = partition.silent_since, None
+            self._say_silence(events.CLEARED, partition, row.source, row.observed_at_ms, since)
+        elif last_ms != MISSING and row.observed_at_ms - last_ms > self.limits.silence_ms:
+            self.gaps = [
+                *self.gaps,
+                Gap(partition.cluster, partition.name, last_ms, row.observed_at_ms),
+            ][-MAX_GAPS:]
+
+    def _time_passed(self) -> None:
+        for partition in self._waiting():
+            newest_ms = partition.sequence.newest_ms
+            self._drain(partition, self._horizon(partition.cluster, newest_ms))
+        for cluster, clock in self.clocks.items():
+            assert clock.now_ms is not None
+            until_ms = clock.now_ms - self.limits.lateness_ms
+            self._forget_gone(cluster, until_ms)
+            self._find_silent(cluster, clock, until_ms)
+        for subject in self.subjects.values():
+            if subject.sequence.held:
+                newest_ms = subject.sequence.newest_ms
+                self._drain_small(subject, self._horizon(subject.cluster, newest_ms))
+            self._find_silent_source(subject)
+
+    def _waiting(self) -> list[Partition]:
+        return [p for p in self.partitions.values() if p.sequence.held]
+
+    def _find_silent(self, cluster: str, clock: Clock, until_ms: int) -> None:
+        silence_ms = self.limits.silence_ms
+        at = self.slots.numbers.at[: self.slots.count]
+        overdue = np.flatnonzero((at != MISSING) & (at + silence_ms <= until_ms))
+        for slot in overdue.tolist():
+            partition = self.by_slot[slot]
+            if partition is None or partition.cluster != cluster:
+                continue
+            last_ms = int(at[slot])
+            due_ms = last_ms + silence_ms
+            if partition.silent_since is None and clock.reported_between(due_ms, until_ms + 1):
+                partition.silent_since, partition.changed = last_ms, True
+                self._say_silence(events.RAISED, partition, "", due_ms, last_ms)
+        waiting = []
+        for gap in self.gaps:
+            partition = self.partitions.get((gap.cluster, gap.subject))
+            if gap.cluster != cluster or gap.end_ms > until_ms:
+                waiting.append(gap)
+            elif partition is not None and clock.reported_between(
+                gap.start_ms + silence_ms, gap.end_ms
+            ):
+                due_ms = gap.start_ms + silence_ms
+                self._say_silence(events.RAISED, partition, "", due_ms, gap.start_ms)
+                self._say_silence(events.CLEARED, partition, "", gap.end_ms, gap.start_ms)
+        self.gaps = waiting
+
+    def _find_silent_source(self, subject: Subject) -> None:
+        last_ms = subject.sequence.at_ms
+        if subject.kind != CLUSTER or MISSING in (last_ms, self.tick_ms):
+            return
+        due_ms = last_ms + self.limits.silence_ms
+        if subject.silent_since is None and due_ms <= self.tick_ms - self.limits.lateness_ms:
+            self._source_silent(subject, last_ms)
+
+    def _source_silent(self, subject: Subject, last_ms: int) -> None:
+        subject.silent_since = last_ms
+        due_ms = last_ms + self.limits.silence_ms
+        self._say_silence(events.RAISED, subject, "", due_ms, last_ms)
+
+    def _say_silence(
+        self, event: str, entry: Subject | Partition, source: str, at_ms: int, since_ms: int
+    ) -> None:
+        source = source or entry.sequence.source
+        known: dict[str, Any] = {"source": source, "since_ms": since_ms}
+        if isinstance(entry, Partition):
+            topic, _, number = entry.name.rpartition("-")
+            known |= {"topic": topic, "partition": int(number), "place": f"partition {entry.name}"}
+        else:
+            known["place"] = f"source {source}"
+        observation = _health(entry.cluster, at_ms, **known)
+        if event == events.CLEARED:
+            self._said.findings.append(events.cleared("SRC001", -1, observation))
+        else:
+            _, verdicts = step(None, observation)
+            _, told = events.changes({}, verdicts, observation, None)
+            self._said.findings.extend(told)
+
+
+def _health(cluster: str, at_ms: int, **known: Any) -> HealthObservation:
+    return HealthObservation(
+        cluster=cluster,
+        observed_at_ms=at_ms,
+        problem=ProblemKind.SILENT,
+        reason="nothing was reported",
+        **known,
+    )
+
+
+def _can_be_screened(memory: PartitionMemory, observation: PartitionObservation) -> bool:
+    """The ledger follows the leader's latest epoch already, and the columns are wide enough."""
+    if len(memory.replicas) > WIDTH:
+        return False
+    leader = next(r for r in observation.replicas if r.broker == observation.state.leader)
+    return not leader.lineage or bool(memory.ledger and memory.ledger[-1] == leader.lineage[-1])

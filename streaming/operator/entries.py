@@ -1,0 +1,47 @@
+"""What a bucket keeps of each subject: its place in the sequence, its memory, its findings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidestaff.streaming.operator.sequence import Sequence
+
+if TYPE_CHECKING:
+    from tidestaff.consistency.memory import ClusterMemory, HealthMemory, PartitionMemory
+    from tidestaff.streaming.operator.events import Findings
+
+
+class Subject:
+    """A cluster, or one place of a source."""
+
+    __slots__ = ("active", "cluster", "kind", "memory", "name", "sequence", "silent_since")
+
+    def __init__(self, kind: str, cluster: str, name: str) -> None:
+        self.kind, self.cluster, self.name = kind, cluster, name
+        self.sequence = Sequence()
+        self.memory: ClusterMemory | HealthMemory | None = None
+        self.active: Findings = {}
+        self.silent_since: int | None = None
+
+
+class Partition:
+    """A partition. While its slot is armed `memory` holds all but the numbers of the slot.
+
+    `memory` is None before the first row, and while it waits undecoded in `packed`. `body` is that
+    of the last row.
+    """
+
+    __slots__ = (
+        *("active", "body", "changed", "cluster", "memory", "name", "packed", "sequence"),
+        *("silent_since", "slot"),
+    )
+
+    def __init__(self, cluster: str, name: str, slot: int) -> None:
+        self.cluster, self.name, self.slot = cluster, name, slot
+        self.sequence = Sequence()
+        self.memory: PartitionMemory | None = None
+        self.active: Findings = {}
+        self.body: bytes | None = None
+        self.silent_since: int | None = None
+        self.packed: bytes | None = None
+        self.changed = True

@@ -1,0 +1,283 @@
+"""A bucket as bytes for the state store, and back.
+
+Four parts, so that a quiet round rewrites only what moved: `numbers` of the slots, `entries` (the
+rest of every memory, one JSON line each, decoded when it is needed), `bodies` of the last rows, and
+`rest` (clocks, clusters, sources, shared values, layout). Numbers are written as differences, which
+compress to a few bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from tidestaff.connectors.wire import CLUSTER, Row
+from tidestaff.streaming.operator.bucket import Bucket, Limits
+from tidestaff.streaming.operator.entries import Partition, Subject
+from tidestaff.streaming.operator.events import Active, Findings
+from tidestaff.streaming.operator.silence import Clock, Gap
+from tidestaff.streaming.operator.slots import Numbers
+from tidestaff.streaming.operator.state_codec import CODEC, Pool, StateCodec, StateLayoutError
+
+if TYPE_CHECKING:
+    from tidestaff.streaming.operator.sequence import Sequence
+
+STATE_VERSION: Final = 1
+MAX_SHARED: Final = 2_000
+_CODEC: Final = pa.Codec("zstd", compression_level=1)
+_LONGS: Final = (
+    *("at", "interval", "committed", "ledger"),
+    *("start", "watermark", "end", "caught_up", "mark_at", "mark"),
+)
+
+
+class Saved(NamedTuple):
+    """The columns of the state store's value."""
+
+    version: int
+    numbers: bytes
+    entries: bytes
+    bodies: bytes
+    rest: bytes
+
+
+class UnreadableStateError(Exception):
+    """State that this release cannot read; the bucket starts anew and says so."""
+
+
+def _packed(data: bytes) -> bytes:
+    return len(data).to_bytes(8, "little") + bytes(_CODEC.compress(data, asbytes=True))
+
+
+def _unpacked(data: bytes) -> bytes:
+    size = int.from_bytes(data[:8], "little")
+    return bytes(_CODEC.decompress(data[8:], decompressed_size=size, asbytes=True))
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode("utf-8")
+
+
+class Keeper:
+    """Saves one bucket again and again; keeps what need not be written anew."""
+
+    def __init__(self, bucket: Bucket, pool: Pool | None = None) -> None:
+        self.bucket = bucket
+        self._pool = pool or Pool()
+        self._entries = b""
+        self._bodies = b""
+
+    def save(self) -> Saved:
+        bucket = self.bucket
+        partitions = list(bucket.partitions.values())
+        if len(self._pool.values) > MAX_SHARED:
+            self._pool = Pool()
+            for partition in partitions:
+                bucket.undecode(partition)
+                partition.changed = True
+        if self._entries == b"" or any(p.changed for p in partitions) or bucket.forgot:
+            for partition in partitions:
+                if partition.changed:
+                    partition.packed = self._entry(partition)
+                    partition.changed = False
+            self._entries = _packed(b"\n".join(p.packed or b"" for p in partitions))
+            self._bodies = _packed(self._all_bodies(partitions))
+            bucket.forgot = False
+        slots = np.fromiter((p.slot for p in partitions), np.int64, len(partitions))
+        return Saved(
+            STATE_VERSION,
+            _packed(_numbers(bucket.slots.numbers, slots)),
+            self._entries,
+            self._bodies,
+            _packed(_json(self._rest())),
+        )
+
+    def _entry(self, partition: Partition) -> bytes:
+        memory = partition.memory
+        kept = None if memory is None else CODEC.partition_writer(memory, self._pool)
+        return _json(
+            [
+                partition.cluster,
+                partition.name,
+                kept,
+                _findings(partition.active),
+                partition.silent_since,
+                _sequence(partition.sequence),
+            ]
+        )
+
+    def _all_bodies(self, partitions: list[Partition]) -> bytes:
+        """Only an armed slot is ever compared with its last body."""
+        armed = self.bucket.slots.numbers.armed
+        bodies = [(p.body or b"") if armed[p.slot] else b"" for p in partitions]
+        lengths = np.fromiter(map(len, bodies), np.int32, len(bodies))
+        return len(bodies).to_bytes(4, "little") + lengths.tobytes() + b"".join(bodies)
+
+    def _rest(self) -> dict[str, Any]:
+        bucket = self.bucket
+        subjects = [self._subject(subject) for subject in bucket.subjects.values()]
+        return {
+            "layout": CODEC.layout,
+            "clocks": {name: clock.reports for name, clock in bucket.clocks.items()},
+            "gaps": bucket.gaps,
+            "tick": bucket.tick_ms,
+            "subjects": subjects,
+            "shared": self._pool.encoded(),
+        }
+
+    def _subject(self, subject: Subject) -> list[Any]:
+        write: Any = CODEC.cluster_writer if subject.kind == CLUSTER else CODEC.health_writer
+        memory = None if subject.memory is None else write(subject.memory, self._pool)
+        return [
+            subject.kind,
+            subject.cluster,
+            subject.name,
+            memory,
+            _findings(subject.active),
+            subject.silent_since,
+            _sequence(subject.sequence),
+        ]
+
+
+def _findings(active: Findings) -> list[Any]:
+    return [[code, broker, *known] for (code, broker), known in active.items()]
+
+
+def _findings_of(kept: list[Any]) -> Findings:
+    return {(code, broker): Active(*known) for code, broker, *known in kept}
+
+
+def _sequence(sequence: Sequence) -> list[Any]:
+    held = [[*row[:-1], base64.b64encode(row.body).decode("ascii")] for row in sequence.held]
+    return [sequence.source, sequence.at_ms, sequence.ended, held]
+
+
+def _restore_sequence(sequence: Sequence, kept: list[Any]) -> None:
+    sequence.source, sequence.at_ms, sequence.ended = kept[:3]
+    sequence.held = [Row._make([*row[:-1], base64.b64decode(row[-1])]) for row in kept[3]]
+
+
+def _numbers(numbers: Numbers, slots: Any) -> bytes:
+    """Times against the slot's, offsets against the leader's end, both against the row above."""
+    taken = {name: getattr(numbers, name)[slots] for name in Numbers._fields}
+    width = int(taken["replicas"].max()) if len(slots) else 0
+    _relate(taken, -1)
+    parts = [np.array([len(slots), width], np.int64).tobytes()]
+    for name in Numbers._fields:
+        column = taken[name][:, :width] if taken[name].ndim == 2 else taken[name]
+        parts.append(np.ascontiguousarray(column).tobytes())
+    return b"".join(parts)
+
+
+def _relate(taken: dict[str, Any], sign: int) -> None:
+    """Make the columns differences (-1), or whole again (+1)."""
+    each = np.arange(len(taken["at"]))
+    for name in ("caught_up", "mark_at"):
+        if sign < 0:
+            taken[name] = taken[name] - taken["at"][:, None]
+    ends = taken["end"]
+    if sign > 0:
+        first = ends[each, taken["leader"]] if len(ends) else ends[:, 0]
+        taken["end"] = ends + first[:, None]
+        taken["end"][each, taken["leader"]] = first
+    leader_end = taken["end"][each, taken["leader"]] if len(ends) else ends[:, 0]
+    for name in ("watermark", "mark"):
+        taken[name] = taken[name] + sign * leader_end[:, None]
+    for name in ("committed", "ledger"):
+        taken[name] = taken[name] + sign * leader_end
+    if sign < 0:
+        taken["end"] = ends - leader_end[:, None]
+        taken["end"][each, taken["leader"]] = leader_end
+    else:
+        for name in ("caught_up", "mark_at"):
+            taken[name] = taken[name] + taken["at"][:, None]
+
+
+def _restore_numbers(data: bytes, numbers: Numbers, count: int) -> None:
+    found, width = (int(n) for n in np.frombuffer(data, np.int64, 2))
+    if found != count:
+        raise UnreadableStateError(f"{found} rows of numbers for {count} partitions")
+    at = 16
+    taken: dict[str, Any] = {}
+    for name in Numbers._fields:
+        column = getattr(numbers, name)
+        columns = (count, width) if column.ndim == 2 else (count,)
+        size = int(np.prod(columns)) * column.dtype.itemsize
+        values = np.frombuffer(data[at : at + size], column.dtype).reshape(columns)
+        taken[name] = values.copy()
+        at += size
+    if width:
+        _relate(taken, +1)
+    for name, values in taken.items():
+        target = getattr(numbers, name)
+        if target.ndim == 2:
+            target[:count, :width] = values
+        else:
+            target[:count] = values
+
+
+def restore(saved: Saved, limits: Limits) -> Keeper:
+    """The bucket as it was saved; an UnreadableStateError says why it cannot be."""
+    if saved.version != STATE_VERSION:
+        raise UnreadableStateError(
+            f"the state has version {saved.version}, this release reads {STATE_VERSION}"
+        )
+    try:
+        rest = json.loads(_unpacked(saved.rest))
+        codec = CODEC if rest["layout"] == CODEC.layout else StateCodec(rest["layout"])
+        pool = Pool.decoded(rest["shared"], codec)
+        bucket = Bucket(limits)
+        keeper = Keeper(bucket, pool)
+        _restore_partitions(saved, bucket, codec, pool)
+        _restore_rest(rest, bucket, codec, pool)
+    except StateLayoutError as error:
+        raise UnreadableStateError(str(error)) from error
+    except (ValueError, KeyError, IndexError, TypeError, pa.ArrowException) as error:
+        raise UnreadableStateError(f"{type(error).__name__}: {error}") from error
+    if codec is not CODEC:
+        for partition in bucket.partitions.values():
+            bucket.undecode(partition)
+            partition.changed = True
+    return keeper
+
+
+def _restore_partitions(saved: Saved, bucket: Bucket, codec: StateCodec, pool: Pool) -> None:
+    def undecoded(partition: Partition) -> None:
+        kept = json.loads(partition.packed or b"")
+        if kept[2] is not None:
+            partition.memory = codec.partition_reader(kept[2], pool)
+
+    bucket.undecoded = undecoded
+    lines = [line for line in _unpacked(saved.entries).split(b"\n") if line]
+    bodies = _unpacked(saved.bodies)
+    count = int.from_bytes(bodies[:4], "little")
+    lengths = np.frombuffer(bodies, np.int32, count, 4)
+    ends = np.cumsum(lengths) + 4 + 4 * count
+    for line, length, end in zip(lines, lengths.tolist(), ends.tolist(), strict=True):
+        kept = json.loads(line)
+        slot = bucket.slots.add()
+        partition = Partition(kept[0], kept[1], slot)
+        partition.packed, partition.changed = line, False
+        partition.active = _findings_of(kept[3])
+        partition.silent_since = kept[4]
+        _restore_sequence(partition.sequence, kept[5])
+        partition.body = bodies[end - length : end] or None
+        bucket.by_slot.append(partition)
+        bucket.partitions[partition.cluster, partition.name] = partition
+    _restore_numbers(_unpacked(saved.numbers), bucket.slots.numbers, len(lines))
+
+
+def _restore_rest(rest: dict[str, Any], bucket: Bucket, codec: StateCodec, pool: Pool) -> None:
+    bucket.clocks = {name: Clock(reports) for name, reports in rest["clocks"].items()}
+    bucket.gaps = [Gap(*gap) for gap in rest["gaps"]]
+    bucket.tick_ms = rest["tick"]
+    for kind, cluster, name, memory, active, silent_since, sequence in rest["subjects"]:
+        subject = Subject(kind, cluster, name)
+        read: Any = codec.cluster_reader if kind == CLUSTER else codec.health_reader
+        subject.memory = None if memory is None else read(memory, pool)
+        subject.active, subject.silent_since = _findings_of(active), silent_since
+        _restore_sequence(subject.sequence, sequence)
+        bucket.subjects[kind, cluster, name] = subject
