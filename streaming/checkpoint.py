@@ -1,0 +1,91 @@
+"""The checkpoint directory of the job: one job at a time, and how far it has come."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from tidestaff.streaming.commands.exits import CommandError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+LOCK: Final = "job.lock"
+
+
+class CheckpointLock:
+    """Held while a job runs; the system frees it when the process ends, however it ends."""
+
+    def __init__(self, work: Path) -> None:
+        self.path = work / LOCK
+        self._file: IO[str] | None = None
+
+    def __enter__(self) -> CheckpointLock:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        file = self.path.open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            who = file.read().strip() or "another process"
+            file.close()
+            raise CommandError(
+                f"{self.path.parent}: {who} runs on this work directory already, and two jobs on "
+                "one checkpoint would spoil it",
+                "end it first, or give this job a directory of its own (key work_dir)",
+            ) from None
+        file.seek(0)
+        file.truncate()
+        file.write(f"tidestaff, process {os.getpid()} on {socket.gethostname()},")
+        file.flush()
+        self._file = file
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._file is not None
+        self._file.truncate(0)
+        self._file.close()
+
+
+def running(work: Path) -> str | None:
+    """Who holds the lock of a work directory, None if nobody does."""
+    try:
+        with (work / LOCK).open("r", encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return file.read().strip().rstrip(",") or "a process"
+    except FileNotFoundError:
+        pass
+    return None
+
+
+def planned(checkpoint: Path) -> dict[str, Any]:
+    """Up to where the job's own source was read at last: the first source of the newest entry.
+
+    A batch that was planned is run before anything else, so it counts as read.
+    """
+    folder = checkpoint / "offsets"
+    numbers = sorted(
+        (int(path.name) for path in _entries(folder) if path.name.isdigit()), reverse=True
+    )
+    for number in numbers:
+        lines = (folder / str(number)).read_text(encoding="utf-8").splitlines()
+        # The version, the batch's own data, then a line a source.
+        if len(lines) >= 3 and lines[2].startswith("{"):
+            found: dict[str, Any] = json.loads(lines[2])
+            return found
+    return {}
+
+
+def _entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []

@@ -1,0 +1,199 @@
+"""The job: sources, operator, alerts, as one streaming query that is watched over until its end."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from tidestaff.streaming import checkpoint
+from tidestaff.streaming.commands.exits import CommandError
+from tidestaff.streaming.operator.judging import judge
+from tidestaff.streaming.sources.streams import streams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from tidestaff.streaming.settings import Settings
+
+_PATIENCE_S: Final = 5.0
+_LOOK_S: Final = 0.1
+_TRIES: Final = 5
+_HEALTHY_S: Final = 600.0
+_LONGEST_PAUSE_S: Final = 30.0
+
+
+class OutputRow(NamedTuple):
+    """What the operator puts out."""
+
+    kind: str
+    at_ms: int
+    payload: str
+
+
+class Receiver(Protocol):
+    """Takes the output of a batch; the same batch may come twice, after a crash."""
+
+    def process_batch(self, batch_id: int, rows: Sequence[OutputRow]) -> object: ...
+
+
+@dataclass
+class Progress:
+    """What has been done so far, for people to read."""
+
+    batches: int = 0
+    rows: int = 0
+    quarantined: int = 0
+    last_batch: int = -1
+    clocks: dict[str, int] = field(default_factory=dict)
+    duration_ms: int = 0
+    finished_at: float = 0.0
+
+    def take(self, batch_id: int, rows: Sequence[OutputRow], duration_ms: int) -> None:
+        self.batches += 1
+        self.last_batch, self.duration_ms, self.finished_at = batch_id, duration_ms, time.time()
+        for row in rows:
+            if row.kind == "stats":
+                found = json.loads(row.payload)
+                self.rows += int(found.get("rows", 0))
+                for cluster, at_ms in (found.get("clocks") or {}).items():
+                    self.clocks[cluster] = max(at_ms, self.clocks.get(cluster, at_ms))
+            elif row.kind == "quarantine":
+                self.quarantined += 1
+
+
+class Job:
+    """One query on one checkpoint. `receivers` are called one after the other, on the driver."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        receivers: Sequence[Receiver],
+        *,
+        live: bool = True,
+    ) -> None:
+        self.spark, self.settings, self.receivers = spark, settings, receivers
+        self.live = live
+        self.progress = Progress()
+        self.query: StreamingQuery | None = None
+        self._stopping = threading.Event()
+        self._error: BaseException | None = None
+
+    def start(self) -> StreamingQuery:
+        settings = self.settings
+        folder = settings.checkpoint.resolve()
+        after = checkpoint.planned(folder)
+        found = streams(self.spark, settings, after, tick=self.live)
+        output = judge(
+            found.rows,
+            buckets=settings.operator.buckets,
+            lateness_ms=settings.operator.lateness_ms,
+            silence_ms=settings.operator.silence_ms,
+            run=str(folder),
+        )
+        if found.refused is not None:
+            output = output.unionByName(found.refused)
+        interval = settings.operator.trigger_interval_ms if self.live else 0
+        self.query = (
+            output.writeStream.foreachBatch(self._batch)
+            .outputMode("append")
+            .option("checkpointLocation", str(folder))
+            .queryName("tidestaff")
+            .trigger(processingTime=f"{interval} milliseconds")
+            .start()
+        )
+        return self.query
+
+    def _batch(self, frame: DataFrame, batch_id: int) -> None:
+        began = time.monotonic()
+        try:
+            rows = [OutputRow(row[0], row[1], row[2]) for row in frame.collect()]
+            for receiver in self.receivers:
+                receiver.process_batch(batch_id, rows)
+        except BaseException as error:
+            self._error = error
+            raise
+        self.progress.take(batch_id, rows, int(1_000 * (time.monotonic() - began)))
+
+    def stop(self) -> None:
+        """End soon; may be called from a signal handler."""
+        self._stopping.set()
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    def watch(self, look: Callable[[], bool], say: Callable[[str], None]) -> None:
+        """Run until told to stop, or until `look`, called often, says that it is enough.
+
+        A query that fails is started again after a pause; one that keeps failing is given up.
+        """
+        failures, began = 0, time.monotonic()
+        self.start()
+        while True:
+            error = self._until_end(look)
+            if error is None:
+                self._end()
+                return
+            failures = 1 if time.monotonic() - began > _HEALTHY_S else failures + 1
+            if failures >= _TRIES or not self.live:
+                raise self.failed(error)
+            pause = min(_LONGEST_PAUSE_S, 2.0**failures)
+            say(f"the query failed ({first_line(error)}); trying again in {pause:.0f} s")
+            if self._stopping.wait(pause):
+                return
+            began = time.monotonic()
+            self._error = None
+            self.start()
+
+    def _until_end(self, look: Callable[[], bool]) -> BaseException | None:
+        assert self.query is not None
+        while not self._stopping.is_set():
+            if not self.query.isActive:
+                error: BaseException | None = self._error or self.query.exception()
+                return error or RuntimeError("the query ended by itself")
+            if look():
+                return None
+            self._stopping.wait(_LOOK_S)
+        return None
+
+    def _end(self) -> None:
+        """Let the batch that runs come to its end, if it does so soon; then stop."""
+        query = self.query
+        if query is None or not query.isActive:
+            return
+        until = time.monotonic() + _PATIENCE_S
+        while query.status["isTriggerActive"] and time.monotonic() < until:
+            time.sleep(_LOOK_S / 2)
+        query.stop()
+
+    def failed(self, error: BaseException) -> CommandError:
+        logs = self.settings.work / "logs"
+        return CommandError(
+            f"the streaming query failed: {first_line(error)}",
+            f"Spark's own words are in {logs}; the checkpoint is as it was after the last batch",
+        )
+
+
+def first_line(error: BaseException) -> str:
+    """The line of an error that a person can use: the Python error inside Spark's, if there is."""
+    text = str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    python = [line for line in lines if line.startswith(("tidestaff.", "pyspark.errors."))]
+    found = (python or lines or [type(error).__name__])[-1 if python else 0]
+    return found[:400]
+
+
+def caught_up(query: StreamingQuery, last: dict[str, Any]) -> bool:
+    """Whether everything up to these offsets has been through a complete batch."""
+    progress = query.lastProgress
+    if progress is None or not progress["sources"]:
+        return False
+    offset = progress["sources"][0]["endOffset"]
+    known = json.loads(offset) if isinstance(offset, str) else offset
+    return all((known or {}).get(name, "") >= name_of for name, name_of in last.items())

@@ -1,0 +1,137 @@
+"""The Spark session of the job: quiet, on loopback where it is local, with its state in RocksDB."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tidestaff.streaming.commands.exits import CommandError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+    from tidestaff.streaming.settings import Settings
+
+OLDEST_JAVA: Final = 17
+NEWEST_JAVA: Final = 21
+CONF: Final = Path(__file__).resolve().parent.parent / "conf"
+_LEVELS: Final = {"debug": "debug", "info": "info", "warning": "warn", "error": "error"}
+_STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_KEPT_BATCHES: Final = 10
+
+
+class JavaError(CommandError):
+    """Spark needs a Java that is not there."""
+
+
+def start(settings: Settings, jars: Sequence[Path] = ()) -> SparkSession:
+    """A new session; what the JVM itself prints goes into the log directory too."""
+    from pyspark import SparkContext  # noqa: PLC0415 - slow, and only needed here
+    from pyspark.conf import SparkConf  # noqa: PLC0415
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+    from pyspark.sql import SparkSession as Session  # noqa: PLC0415
+
+    check_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if is_local(settings.spark.master):
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    logs = settings.work / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    conf = SparkConf(loadDefaults=False)
+    for key, value in configuration(settings, jars).items():
+        conf.set(key, value)
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        # Under spark-submit there is a JVM already; it has taken its own configuration.
+        return Session.builder.config(conf=conf).getOrCreate()
+    with (logs / "jvm.log").open("ab") as said:
+        # A session of its own: Ctrl-C is for this process, which then ends the JVM in good order.
+        quiet = {"stdout": said, "stderr": said, "start_new_session": True}
+        gateway = launch_gateway(conf, quiet)  # type: ignore[no-untyped-call]
+    context = SparkContext(conf=conf, gateway=gateway)
+    return Session(context)
+
+
+def configuration(settings: Settings, jars: Sequence[Path] = ()) -> dict[str, str]:
+    """Everything that is set; `spark.conf` of the configuration has the last word."""
+    spark = settings.spark
+    logs = (settings.work / "logs").resolve()
+    java = [
+        f"-Dlog4j2.configurationFile={(CONF / 'log4j2.properties').as_uri()}",
+        f"-Dtidestaff.logs={logs}",
+        f"-Dtidestaff.level={_LEVELS[settings.log_level]}",
+        "-XX:+UseSerialGC" if is_local(spark.master) else "-XX:+UseG1GC",
+    ]
+    found = {
+        "spark.app.name": "tidestaff",
+        "spark.master": spark.master,
+        "spark.driver.memory": spark.driver_memory,
+        "spark.driver.extraJavaOptions": " ".join(java),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": str(shuffle_partitions(settings)),
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.minBatchesToRetain": str(_KEPT_BATCHES),
+        "spark.sql.streaming.stopTimeout": "10s",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.cleaner.periodicGC.interval": "10min",
+        "spark.local.dir": str((settings.work / "spark").resolve()),
+        "spark.sql.warehouse.dir": str((settings.work / "spark" / "warehouse").resolve()),
+    }
+    if is_local(spark.master):
+        found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if jars:
+        found["spark.jars"] = ",".join(str(jar.resolve()) for jar in jars)
+    return found | {key: _text(value) for key, value in spark.conf.items()}
+
+
+def is_local(master: str) -> bool:
+    return master == "local" or master.startswith("local[")
+
+
+def shuffle_partitions(settings: Settings) -> int:
+    """As many tasks as there are cores, and never more than there are buckets to judge."""
+    asked = settings.spark.shuffle_partitions
+    if asked is not None:
+        return asked
+    match = re.fullmatch(r"local\[(\d+|\*)\]", settings.spark.master)
+    cores = os.cpu_count() or 1
+    if match is not None and match[1] != "*":
+        cores = int(match[1])
+    elif settings.spark.master == "local":
+        cores = 1
+    return max(1, min(cores, settings.operator.buckets))
+
+
+def check_java() -> None:
+    """Spark 4 runs on Java 17 or 21: said in one sentence instead of a page of its own."""
+    home = os.environ.get("JAVA_HOME")
+    program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    wanted = f"Java {OLDEST_JAVA} or {NEWEST_JAVA}"
+    if program is None or not Path(program).is_file():
+        where = f"JAVA_HOME is {home}, but {program} is not there" if home else "there is no java"
+        raise JavaError(f"Spark needs {wanted}, and {where}: install it, or set JAVA_HOME")
+    said = subprocess.run(  # noqa: S603 - the java Spark itself would start
+        [program, "-version"], capture_output=True, text=True, check=False
+    )
+    match = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    if match is None:
+        raise JavaError(f"{program} does not tell its version: Spark needs {wanted}")
+    if int(match[1]) < OLDEST_JAVA:
+        raise JavaError(
+            f"Spark needs {wanted}, and {program} is Java {match[1]}: install it, or set JAVA_HOME"
+        )
+
+
+def _text(value: str | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,267 @@
+"""What can be configured: every key, its type and its default. conf/tidestaff.yaml shows them all;
+a test keeps the two in step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+
+STORY: Final = "story-"
+"""Scenarios of this name are told on the console while they are played."""
+
+
+class Section(BaseModel):
+    """A key that is not known is an error: a misspelt one must not be ignored silently."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class SimulatorSource(Section):
+    """A simulated cluster: a scenario, or faults by chance from a seed."""
+
+    type: Literal["simulator"] = "simulator"
+    scenario: str | None = None
+    version: str = "3.9.1"
+    seed: int = 1
+    brokers: int = Field(default=3, ge=1, le=100)
+    topics: int = Field(default=2, ge=1, le=100_000)
+    partitions: int = Field(default=3, ge=1, le=100_000)
+    replication_factor: int = Field(default=3, ge=1, le=10)
+    faults: Literal["none", "harmless", "all"] = "harmless"
+    fault_interval_ms: int = Field(default=2_000, ge=50)
+    round_interval_ms: int = Field(default=1_000, ge=10)
+    speed: float = Field(default=1.0, gt=0, le=1_000)
+    rounds: int | None = Field(default=None, ge=1)
+
+
+class RecordingSource(Section):
+    """Files that `tidestaff record` wrote, in the order of their event times."""
+
+    type: Literal["recording"] = "recording"
+    path: str
+    files_per_batch: int = Field(default=10, ge=1)
+
+
+class KafkaSource(Section):
+    """Topics of observations, read by Spark's own Kafka source."""
+
+    type: Literal["kafka"] = "kafka"
+    bootstrap_servers: str
+    topics: tuple[str, ...] = Field(min_length=1)
+    starting_offsets: str = "latest"
+    max_offsets_per_trigger: int | None = Field(default=200_000, ge=1)
+    properties: dict[str, SecretStr] = Field(default_factory=dict)
+
+
+class DirectSource(Section):
+    """A collector that runs inside the job, without a topic in between."""
+
+    type: Literal["direct"] = "direct"
+    collector: str
+    round_interval_ms: int = Field(default=5_000, ge=100)
+    options: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    secrets: dict[str, SecretStr] = Field(default_factory=dict)
+
+
+Source = Annotated[
+    SimulatorSource | RecordingSource | KafkaSource | DirectSource, Field(discriminator="type")
+]
+
+
+class Cluster(Section):
+    """One Kafka cluster, or one stream of observations that may name several."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
+    source: Source
+
+
+class SparkSettings(Section):
+    """How Spark itself runs."""
+
+    master: str = "local[*]"
+    driver_memory: str = Field(default="2g", pattern=r"^[1-9][0-9]*[mg]$")
+    shuffle_partitions: int | None = Field(default=None, ge=1)
+    conf: dict[str, str | int | float | bool] = Field(default_factory=dict)
+
+
+class OperatorSettings(Section):
+    """The stateful operator that judges observations."""
+
+    buckets: int = Field(default=32, ge=1, le=4_096)
+    lateness_ms: int = Field(default=10_000, ge=0)
+    silence_ms: int = Field(default=60_000, ge=1_000)
+    trigger_interval_ms: int = Field(default=1_000, ge=0)
+    tick_interval_ms: int = Field(default=5_000, ge=500)
+    future_ms: int = Field(default=300_000, ge=1_000)
+
+
+class HoldDownSettings(Section):
+    """How long a finding must be gone before its alert is resolved, by what is at stake."""
+
+    loss_ms: int = Field(default=0, ge=0)
+    divergence_ms: int = Field(default=60_000, ge=0)
+    exposure_ms: int = Field(default=30_000, ge=0)
+    protocol_ms: int = Field(default=60_000, ge=0)
+    availability_ms: int = Field(default=30_000, ge=0)
+    forecast_ms: int = Field(default=60_000, ge=0)
+    sight_ms: int = Field(default=30_000, ge=0)
+    codes: dict[str, int] = Field(default_factory=dict)
+
+
+class AlertSettings(Section):
+    """The life of an alert, and where it is kept."""
+
+    store: str | None = None
+    group_wait_ms: int = Field(default=5_000, ge=0)
+    hold_down: HoldDownSettings = Field(default_factory=HoldDownSettings)
+    retention_days: int = Field(default=30, ge=1)
+    spool_transitions: int = Field(default=100_000, ge=100)
+
+
+class ConsoleSink(Section):
+    """Alerts for people, on standard output."""
+
+    type: Literal["console"] = "console"
+    name: str = "console"
+    min_severity: Literal["info", "warning", "critical"] = "info"
+
+
+class JsonLinesSink(Section):
+    """One JSON object a transition."""
+
+    type: Literal["jsonl"] = "jsonl"
+    name: str = "jsonl"
+    min_severity: Literal["info", "warning", "critical"] = "info"
+    path: str
+
+
+class ParquetSink(Section):
+    """Transitions as Parquet files, one a batch of them."""
+
+    type: Literal["parquet"] = "parquet"
+    name: str = "parquet"
+    min_severity: Literal["info", "warning", "critical"] = "info"
+    path: str
+
+
+class KafkaSink(Section):
+    """Transitions as Avro records of a topic."""
+
+    type: Literal["kafka"] = "kafka"
+    name: str = "kafka"
+    min_severity: Literal["info", "warning", "critical"] = "info"
+    bootstrap_servers: str
+    topic: str
+    properties: dict[str, SecretStr] = Field(default_factory=dict)
+
+
+class AlertmanagerSink(Section):
+    """Alertmanager's v2 API."""
+
+    type: Literal["alertmanager"] = "alertmanager"
+    name: str = "alertmanager"
+    min_severity: Literal["info", "warning", "critical"] = "info"
+    url: str
+    labels: dict[str, str] = Field(default_factory=dict)
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    timeout_ms: int = Field(default=5_000, ge=100)
+
+
+class WebhookSink(Section):
+    """A POST a transition; the default body is one that Slack understands."""
+
+    type: Literal["webhook"] = "webhook"
+    name: str = "webhook"
+    min_severity: Literal["info", "warning", "critical"] = "info"
+    url: SecretStr
+    template: str | None = None
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    timeout_ms: int = Field(default=5_000, ge=100)
+
+
+Sink = Annotated[
+    ConsoleSink | JsonLinesSink | ParquetSink | KafkaSink | AlertmanagerSink | WebhookSink,
+    Field(discriminator="type"),
+]
+
+
+class MetricsSettings(Section):
+    """Prometheus metrics over HTTP."""
+
+    enabled: bool = True
+    host: str = "127.0.0.1"
+    port: int = Field(default=9464, ge=0, le=65_535)
+
+
+class QuarantineSettings(Section):
+    """Records that could not be read, as JSON lines in files that take turns."""
+
+    path: str | None = None
+    max_bytes: int = Field(default=10_000_000, ge=10_000)
+    files: int = Field(default=5, ge=1)
+
+
+def _story() -> tuple[Cluster, ...]:
+    old = SimulatorSource(scenario=f"{STORY}0.10.2", version="0.10.2.2", seed=1)
+    new = SimulatorSource(scenario=f"{STORY}3.9", version="3.9.1", seed=1)
+    return Cluster(name="old-0.10.2", source=old), Cluster(name="new-3.9", source=new)
+
+
+class Settings(Section):
+    """The whole configuration."""
+
+    work_dir: str = "./tidestaff-data"
+    log_level: Literal["debug", "info", "warning", "error"] = "warning"
+    clusters: tuple[Cluster, ...] = Field(default_factory=_story)
+    spark: SparkSettings = Field(default_factory=SparkSettings)
+    operator: OperatorSettings = Field(default_factory=OperatorSettings)
+    alerts: AlertSettings = Field(default_factory=AlertSettings)
+    sinks: tuple[Sink, ...] = (ConsoleSink(),)
+    metrics: MetricsSettings = Field(default_factory=MetricsSettings)
+    quarantine: QuarantineSettings = Field(default_factory=QuarantineSettings)
+
+    @field_validator("clusters")
+    @classmethod
+    def _clusters_have_names_of_their_own(cls, found: tuple[Cluster, ...]) -> tuple[Cluster, ...]:
+        if not found:
+            raise ValueError("found none, expected at least one cluster to watch")
+        _refuse_twice([cluster.name for cluster in found], "a name of its own for each cluster")
+        return found
+
+    @field_validator("sinks")
+    @classmethod
+    def _sinks_have_names_of_their_own(cls, found: tuple[Sink, ...]) -> tuple[Sink, ...]:
+        _refuse_twice([each.name for each in found], "another name (key name) for each sink")
+        return found
+
+    @property
+    def work(self) -> Path:
+        return Path(self.work_dir).expanduser()
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.work / "checkpoint"
+
+    @property
+    def store_path(self) -> Path:
+        return _path(self.alerts.store, self.work / "alerts.sqlite")
+
+    @property
+    def quarantine_path(self) -> Path:
+        return _path(self.quarantine.path, self.work / "quarantine" / "records.jsonl")
+
+    @property
+    def needs_kafka(self) -> bool:
+        return any(isinstance(cluster.source, KafkaSource) for cluster in self.clusters)
+
+
+def _path(text: str | None, otherwise: Path) -> Path:
+    return otherwise if text is None else Path(text).expanduser()
+
+
+def _refuse_twice(names: list[str], expected: str) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{name!r} stands there twice, expected {expected}")

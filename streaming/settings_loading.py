@@ -1,0 +1,217 @@
+"""Configuration from a YAML file and the environment, with errors that say which key, what was
+expected and what to do."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+import yaml
+from pydantic import BaseModel, SecretStr, ValidationError
+from tidestaff.streaming.commands.arguments import did_you_mean
+from tidestaff.streaming.commands.exits import CommandError
+from tidestaff.streaming.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic_core import ErrorDetails
+
+PREFIX: Final = "TIDESTAFF_"
+APART: Final = "__"
+OTHER_VARIABLES: Final = frozenset({"TIDESTAFF_JARS_DIR", "TIDESTAFF_LOGS"})
+EMBEDDED: Final = "the embedded default"
+_REFERENCE: Final = re.compile(r"\$\{(env|file):([^}]+)\}")
+_HIDDEN: Final = "***"
+_REMEDY: Final = "correct it, or compare with conf/tidestaff.yaml, which shows every key"
+
+
+class SettingsError(CommandError):
+    """The configuration is not usable; each problem names its place and the remedy."""
+
+
+def load(path: Path | None, environment: Mapping[str, str] | None = None) -> Settings:
+    """The settings of a file, with what the environment says instead."""
+    environment = os.environ if environment is None else environment
+    place = EMBEDDED if path is None else str(path)
+    content = {} if path is None else _read(path)
+    overridden = _override(content, environment)
+    problems: list[str] = []
+    content = _resolved(content, environment, "", problems)
+    if problems:
+        raise SettingsError(*(f"{place}: {problem}" for problem in problems))
+    try:
+        return Settings.model_validate(content)
+    except ValidationError as error:
+        raise SettingsError(
+            *(_problem(place, each, overridden) for each in error.errors()), _REMEDY
+        ) from None
+
+
+def effective(settings: Settings) -> str:
+    """The configuration that is in force, as YAML, with every secret hidden."""
+    return yaml.safe_dump(plain(settings), sort_keys=False, default_flow_style=False)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise SettingsError(
+            f"{path}: there is no such file",
+            "name an existing one with --config; conf/tidestaff.yaml is one to start from",
+        ) from None
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path}: not a text in UTF-8 ({error.reason})") from None
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f", line {where.line + 1}" if where is not None else ""
+        said = getattr(error, "problem", None) or "not YAML"
+        raise SettingsError(f"{path}{line}: {said}: correct the YAML there") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        found = type(content).__name__
+        raise SettingsError(f"{path}: found a {found}, expected keys and values; {_REMEDY}")
+    return content
+
+
+def _override(content: dict[str, Any], environment: Mapping[str, str]) -> dict[str, str]:
+    """Puts TIDESTAFF_SECTION__KEY in place; what is returned tells which key came from which."""
+    overridden = {}
+    for variable in sorted(environment):
+        if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES:
+            continue
+        keys = variable.removeprefix(PREFIX).lower().split(APART)
+        value = environment[variable]
+        try:
+            _put(content, keys, yaml.safe_load(value) if value else value)
+        except (KeyError, IndexError, TypeError, yaml.YAMLError):
+            raise SettingsError(
+                f"environment variable {variable}: there is no {'.'.join(keys)} to set",
+                "write TIDESTAFF_SECTION__KEY; for lists the number of an existing entry, "
+                "as in TIDESTAFF_CLUSTERS__0__NAME",
+            ) from None
+        overridden[".".join(keys)] = variable
+    return overridden
+
+
+def _put(content: Any, keys: list[str], value: Any) -> None:
+    first, *rest = keys
+    key: Any = int(first) if isinstance(content, list) else first
+    if isinstance(content, list) and not 0 <= key < len(content):
+        raise IndexError(key)
+    if not rest:
+        content[key] = value
+        return
+    if isinstance(content, dict) and content.get(key) is None:
+        content[key] = {}
+    _put(content[key], rest, value)
+
+
+def _resolved(value: Any, environment: Mapping[str, str], path: str, problems: list[str]) -> Any:
+    """`${env:NAME}` and `${file:PATH}` stand for what is there."""
+    if isinstance(value, dict):
+        return {
+            key: _resolved(each, environment, f"{path}.{key}".lstrip("."), problems)
+            for key, each in value.items()
+        }
+    if isinstance(value, list):
+        return [
+            _resolved(each, environment, f"{path}.{number}", problems)
+            for number, each in enumerate(value)
+        ]
+    if not isinstance(value, str):
+        return value
+
+    def look_up(match: re.Match[str]) -> str:
+        kind, name = match[1], match[2]
+        if kind == "env" and name in environment:
+            return environment[name]
+        try:
+            if kind == "file":
+                return Path(name).expanduser().read_text(encoding="utf-8").rstrip("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "not a text in UTF-8"
+            problems.append(f"{path}: {name} cannot be read ({reason}): correct {match[0]}")
+            return ""
+        problems.append(f"{path}: the environment variable {name} of {match[0]} is not set: set it")
+        return ""
+
+    return _REFERENCE.sub(look_up, value)
+
+
+def _problem(place: str, error: ErrorDetails, overridden: Mapping[str, str]) -> str:
+    keys, known = _place_of(error["loc"])
+    path = ".".join(map(str, keys))
+    origin = next((v for k, v in overridden.items() if path == k or path.startswith(f"{k}.")), None)
+    where = f"environment variable {origin}, key {path}" if origin else f"{place}: {path}"
+    said = re.sub(r"^(Value error, |Input |String |Tuple )", "", error["msg"])
+    if error["type"] == "extra_forbidden":
+        name = str(keys[-1])
+        hint = did_you_mean(name, known) or f"; known here are {', '.join(sorted(known))}"
+        return f"{where}: unknown key {name!r}{hint}"
+    if error["type"] == "missing":
+        return f"{where}: this key is missing, expected it to be given"
+    if error["type"] == "value_error":
+        return f"{where}: {said}"
+    if error["type"].startswith("union_tag"):
+        expected = error.get("ctx", {}).get("expected_tags", ", ".join(map(repr, known)))
+        tag = error.get("ctx", {}).get("tag")
+        said = "the key type is missing" if tag is None else f"found type {tag!r}"
+        return f"{where}: {said}, expected type to be one of {expected}"
+    found = error["input"]
+    shown = f"found {found!r}, " if isinstance(found, str | int | float | bool) else ""
+    if re.search(r"secret|password|properties|headers|url", path):
+        shown = ""
+    return f"{where}: {shown}expected a value that {said}" if shown else f"{where}: {said}"
+
+
+def _place_of(location: tuple[int | str, ...]) -> tuple[list[int | str], list[str]]:
+    """The keys as they stand in the file, and which keys are known beside the last of them.
+
+    Pydantic puts the tag of a union between them; nobody has written that.
+    """
+    keys: list[int | str] = []
+    models: list[type[BaseModel]] = [Settings]
+    known: list[str] = []
+    for part in location:
+        tagged = [model for model in models if _tag(model) == part]
+        if len(models) > 1 and tagged:
+            models = tagged
+            continue
+        keys.append(part)
+        if isinstance(part, str):
+            known = sorted({name for model in models for name in model.model_fields})
+            fields = [m.model_fields[part] for m in models if part in m.model_fields]
+            models = [model for field in fields for model in _models_in(field.annotation)]
+    return keys, known
+
+
+def _tag(model: type[BaseModel]) -> object:
+    field = model.model_fields.get("type")
+    return None if field is None else field.default
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for each in get_args(annotation) for model in _models_in(each)]
+
+
+def plain(value: Any, *, reveal: bool = False) -> Any:
+    """Values that YAML and JSON know; secrets become stars unless they are to be revealed."""
+    if isinstance(value, BaseModel):
+        names = type(value).model_fields
+        return {name: plain(getattr(value, name), reveal=reveal) for name in names}
+    if isinstance(value, SecretStr):
+        return value.get_secret_value() if reveal else _HIDDEN
+    if isinstance(value, dict):
+        return {key: plain(each, reveal=reveal) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each, reveal=reveal) for each in value]
+    return value

@@ -1,0 +1,1 @@
+"""Where the rows of observations come from: simulator, recording, Kafka, collectors."""

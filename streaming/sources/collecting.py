@@ -1,0 +1,155 @@
+"""Collectors inside the job: each runs in a thread, and what it sees is kept in files until Spark
+has dealt with it.
+
+A batch that Spark repeats after a crash must see the very same rows, and a cluster cannot be asked
+twice for the past: so every round is written to the journal first and read from there.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from pydantic import TypeAdapter
+from tidestaff.connectors.linking import Linker
+from tidestaff.streaming.commands.arguments import did_you_mean
+from tidestaff.streaming.commands.exits import CommandError
+from tidestaff.streaming.settings import Cluster, DirectSource, SimulatorSource
+from tidestaff.streaming.sources.row_files import PARQUET, listed, write
+from tidestaff.streaming.sources.simulated import SimulatedCollector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tidestaff.consistency.model import Observation
+    from tidestaff.streaming.sources.simulated import Told
+
+STORY: Final = "story.jsonl"
+KEPT_FILES: Final = 200
+
+
+class Collector(Protocol):
+    """Looks at a cluster once: everything it sees in one round."""
+
+    def round(self) -> list[Observation]: ...
+
+
+COLLECTORS: Final[dict[str, Callable[[str, DirectSource], Collector]]] = {
+    "simulator": lambda name, source: SimulatedCollector(name, _as_simulator(source)),
+}
+
+
+def _as_simulator(source: DirectSource) -> SimulatorSource:
+    options: dict[str, Any] = {**source.options, "round_interval_ms": source.round_interval_ms}
+    return TypeAdapter(SimulatorSource).validate_python(options)
+
+
+def collector_of(cluster: Cluster) -> Collector:
+    """The collector a cluster's source asks for."""
+    source = cluster.source
+    if isinstance(source, SimulatorSource):
+        return SimulatedCollector(cluster.name, source)
+    assert isinstance(source, DirectSource)
+    if source.collector not in COLLECTORS:
+        hint = did_you_mean(source.collector, COLLECTORS)
+        raise CommandError(
+            f"clusters: {cluster.name}: no collector {source.collector!r}, "
+            f"expected one of {', '.join(COLLECTORS)}{hint}",
+            "take another source, or a release that has this collector",
+        )
+    return COLLECTORS[source.collector](cluster.name, source)
+
+
+class Journal:
+    """Rounds as numbered files of one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def last(self) -> int:
+        """The number of the newest file, 0 before the first."""
+        names = listed(self.folder)
+        return number_of(names[-1]) if names else 0
+
+    def path(self, number: int) -> Path:
+        return self.folder / f"{number:012d}.{PARQUET}"
+
+    def forget(self, before: int) -> None:
+        for name in listed(self.folder):
+            if number_of(name) < before:
+                (self.folder / name).unlink(missing_ok=True)
+
+
+def number_of(name: str) -> int:
+    return int(name.partition(".")[0])
+
+
+class Collecting(threading.Thread):
+    """Runs one collector at its rate until it is told to stop."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        folder: Path,
+        after: int = 0,
+        *,
+        now_ms: Callable[[], int] = lambda: int(time.time() * 1_000),
+    ) -> None:
+        super().__init__(name=f"collecting-{cluster.name}", daemon=True)
+        self.cluster, self.journal = cluster, Journal(folder)
+        self.error: BaseException | None = None
+        # Files may be gone; a number that Spark has seen is never given again.
+        self.newest = max(self.journal.last, after)
+        self.ended = False
+        self._now_ms = now_ms
+        self._stopped = threading.Event()
+        self._linker = Linker()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def run(self) -> None:
+        try:
+            self._collect(collector_of(self.cluster))
+        except BaseException as error:  # noqa: BLE001 - told by the thread that asks for offsets
+            self.error = error
+
+    def _collect(self, collector: Collector) -> None:
+        source = self.cluster.source
+        assert isinstance(source, SimulatorSource | DirectSource)
+        interval_ms = source.round_interval_ms / getattr(source, "speed", 1.0)
+        if isinstance(collector, SimulatedCollector):
+            self._catch_up(collector)
+        due = time.monotonic()
+        while not self._stopped.is_set():
+            if getattr(collector, "finished", False):
+                self.ended = True
+                return
+            self._write(self._linker.link(collector.round()), collector)
+            due = max(due + interval_ms / 1_000, time.monotonic() - 1.0)
+            self._stopped.wait(max(0.0, due - time.monotonic()))
+
+    def _catch_up(self, collector: SimulatedCollector) -> None:
+        """Live once more through what was written already; then time goes on from now."""
+        while collector.rounds < self.newest:
+            collector.round()
+        collector.origin_ms = self._now_ms() - collector.cluster.now_ms
+
+    def _write(self, rows: list[Any], collector: Collector) -> None:
+        number = self.newest + 1
+        write(self.journal.path(number), rows)
+        self.newest = number
+        if isinstance(collector, SimulatedCollector):
+            self._tell(collector.told())
+
+    def _tell(self, told: list[Told]) -> None:
+        if told:
+            with (self.journal.folder / STORY).open("a", encoding="utf-8") as out:
+                for each in told:
+                    line = {"cluster": self.cluster.name, "at_ms": each.at_ms, "text": each.text}
+                    out.write(json.dumps(line) + "\n")

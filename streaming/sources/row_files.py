@@ -1,0 +1,157 @@
+"""Rows in files, Parquet or Avro: what `tidestaff record` writes, and what the job's own collectors
+leave for Spark to read.
+
+A file's name begins with its first event time, so that the order of the names is the order of the
+events whatever a copy did to the files' own times.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tidestaff.connectors.wire import Row, schema_text
+from tidestaff.consistency.errors import ConsistencyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+PARQUET, AVRO = "parquet", "avro"
+FORMATS: Final = (PARQUET, AVRO)
+ROWS_A_BATCH: Final = 20_000
+
+
+class RowFileError(ConsistencyError):
+    """A file that does not hold rows."""
+
+    def __init__(self, path: str, found: str, remedy: str) -> None:
+        super().__init__(f"{path}: {found}: {remedy}")
+        self.path, self.found, self.remedy = path, found, remedy
+
+
+def _arrow_type(name: str) -> pa.DataType:
+    if name == "schema_version":
+        return pa.int32()
+    if name in {"kind", "cluster", "source", "subject"}:
+        return pa.string()
+    if name == "body":
+        return pa.binary()
+    single = name in {"observed_at_ms", "previous_at_ms", "round"}
+    return pa.int64() if single else pa.list_(pa.field("element", pa.int64(), nullable=False))
+
+
+ARROW_SCHEMA: Final = pa.schema(
+    [pa.field(name, _arrow_type(name), nullable=False) for name in Row._fields]
+)
+
+
+def to_arrow(rows: Sequence[Row]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True) if rows else ([] for _ in Row._fields)
+    arrays = [
+        pa.array(list(column), type=field.type)
+        for column, field in zip(columns, ARROW_SCHEMA, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
+
+
+def to_rows(batch: pa.RecordBatch) -> list[Row]:
+    return [Row(*values) for values in zip(*(c.to_pylist() for c in batch.columns), strict=True)]
+
+
+def file_name(first_ms: int, counter: int, suffix: str) -> str:
+    return f"{first_ms:015d}-{counter:08d}.{suffix}"
+
+
+def write(path: Path, rows: Sequence[Row]) -> None:
+    """The whole file or none: it appears under its name when it is complete."""
+    partial = path.with_name(f".{path.name}.part")
+    if path.suffix == f".{AVRO}":
+        _write_avro(partial, rows)
+    else:
+        table = pa.Table.from_batches([to_arrow(rows)])
+        pq.write_table(table, partial, compression="zstd", compression_level=1)
+    partial.replace(path)
+
+
+def listed(folder: Path) -> list[str]:
+    """The names of the row files of a folder, in the order of their events."""
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except FileNotFoundError:
+        return []
+    endings = tuple(f".{each}" for each in FORMATS)
+    return sorted(name for name in names if name.endswith(endings) and not name.startswith("."))
+
+
+def batches(path: Path) -> Iterator[pa.RecordBatch]:
+    """The rows of one file as Arrow batches."""
+    if path.suffix == f".{AVRO}":
+        yield from _avro_batches(path)
+        return
+    try:
+        with pq.ParquetFile(path) as file:
+            _check_columns(path, file.schema_arrow.names)
+            for batch in file.iter_batches(batch_size=ROWS_A_BATCH, columns=list(Row._fields)):
+                yield _conformed(path, batch)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise RowFileError(
+            str(path), f"not a Parquet file of rows ({first})", "remove it or record it again"
+        ) from error
+
+
+def _conformed(path: Path, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The very columns, in their order and types, whatever wrote them."""
+    if any(column.null_count for column in batch.columns):
+        raise RowFileError(str(path), "a column has a missing value", "record it again")
+    ordered = [batch.column(field.name).cast(field.type) for field in ARROW_SCHEMA]
+    return pa.RecordBatch.from_arrays(ordered, schema=ARROW_SCHEMA)
+
+
+def _check_columns(path: Path, names: Sequence[str]) -> None:
+    missing = [name for name in Row._fields if name not in names]
+    if missing:
+        raise RowFileError(
+            str(path),
+            f"the column {missing[0]} is missing",
+            "read it with the release that recorded it, or record it again",
+        )
+
+
+def _write_avro(path: Path, rows: Sequence[Row]) -> None:
+    import fastavro  # noqa: PLC0415 - only for Avro
+
+    with path.open("wb") as out:
+        fastavro.writer(out, _avro_schema(), [row._asdict() for row in rows], codec="deflate")
+
+
+def _avro_schema() -> Any:
+    import json  # noqa: PLC0415 - only for Avro
+
+    import fastavro  # noqa: PLC0415
+
+    return fastavro.parse_schema(json.loads(schema_text("observation")))
+
+
+def _avro_batches(path: Path) -> Iterator[pa.RecordBatch]:
+    import fastavro  # noqa: PLC0415 - only for Avro
+
+    with path.open("rb") as source:
+        try:
+            found = iter(fastavro.reader(source))
+            while True:
+                rows = [Row(**record) for record in islice(found, ROWS_A_BATCH)]  # type: ignore[arg-type]
+                if not rows:
+                    return
+                yield to_arrow(rows)
+        except (ValueError, TypeError, EOFError, IndexError, KeyError) as error:
+            raise RowFileError(
+                str(path),
+                f"not an Avro file of rows ({type(error).__name__}: {error})",
+                "remove it or record it again",
+            ) from error
