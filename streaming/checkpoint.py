@@ -87,5 +87,11 @@ def planned(checkpoint: Path) -> dict[str, Any]:
     return {}
 
 
+def query_id(checkpoint: Path) -> str:
+    """The name that Spark gave the query when the checkpoint was made."""
+    found = json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))
+    return str(found["id"])
+
+
 def _entries(folder: Path) -> list[Path]:
     return list(folder.iterdir()) if folder.is_dir() else []

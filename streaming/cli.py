@@ -40,6 +40,7 @@ class Command(NamedTuple):
 
 
 COMMANDS: Final = {
+    "run": Command("run", "the monitor itself; without a configuration on a simulated cluster"),
     "tour": Command("tour", "the most telling predictions, one after the other"),
     "predict": Command("predict", "what Kafka will do next: election, truncation, high watermark"),
     "simulate": Command("simulate", "play a cluster through faults, with the monitor's alerts"),

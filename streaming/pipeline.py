@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from tidestaff.streaming import checkpoint
 from tidestaff.streaming.commands.exits import CommandError
 from tidestaff.streaming.operator.judging import judge
+from tidestaff.streaming.sources.reader import TICK_KEY
 from tidestaff.streaming.sources.streams import streams
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class OutputRow(NamedTuple):
 class Receiver(Protocol):
     """Takes the output of a batch; the same batch may come twice, after a crash."""
 
-    def process_batch(self, batch_id: int, rows: Sequence[OutputRow]) -> object: ...
+    def process_batch(self, query_id: str, batch_id: int, rows: Sequence[OutputRow]) -> object: ...
 
 
 @dataclass
@@ -113,8 +114,9 @@ class Job:
         began = time.monotonic()
         try:
             rows = [OutputRow(row[0], row[1], row[2]) for row in frame.collect()]
+            query_id = checkpoint.query_id(self.settings.checkpoint)
             for receiver in self.receivers:
-                receiver.process_batch(batch_id, rows)
+                receiver.process_batch(query_id, batch_id, rows)
         except BaseException as error:
             self._error = error
             raise
@@ -189,11 +191,11 @@ def first_line(error: BaseException) -> str:
     return found[:400]
 
 
-def caught_up(query: StreamingQuery, last: dict[str, Any]) -> bool:
-    """Whether everything up to these offsets has been through a complete batch."""
+def end_offset(query: StreamingQuery) -> dict[str, Any]:
+    """Up to where the job's own source has been through a complete batch, ticks apart."""
     progress = query.lastProgress
     if progress is None or not progress["sources"]:
-        return False
+        return {}
     offset = progress["sources"][0]["endOffset"]
-    known = json.loads(offset) if isinstance(offset, str) else offset
-    return all((known or {}).get(name, "") >= name_of for name, name_of in last.items())
+    known: dict[str, Any] = (json.loads(offset) if isinstance(offset, str) else offset) or {}
+    return {name: value for name, value in known.items() if name != TICK_KEY}

@@ -9,19 +9,28 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from tidestaff.streaming.alerts.batch import OutputRow
+
 
 class Quarantine:
     """`path` is the newest file, `path.1` the one before. A batch that Spark repeats after a crash
     is written once."""
 
-    def __init__(self, path: Path, max_bytes: int, files: int, run: str) -> None:
-        self.path, self.max_bytes, self.files, self.run = path, max_bytes, files, run
-        self._written = self._last_batch()
+    def __init__(self, path: Path, max_bytes: int, files: int) -> None:
+        self.path, self.max_bytes, self.files = path, max_bytes, files
+        self._written: tuple[str, int] = ("", -1)
 
-    def write(self, batch: int, records: Sequence[dict[str, Any]]) -> None:
-        if not records or batch <= self._written:
+    def process_batch(self, query_id: str, batch_id: int, rows: Sequence[OutputRow]) -> None:
+        records = [json.loads(payload) for kind, _, payload in rows if kind == "quarantine"]
+        if records:
+            self.write(query_id, batch_id, records)
+
+    def write(self, query_id: str, batch: int, records: Sequence[dict[str, Any]]) -> None:
+        if self._written[0] != query_id:
+            self._written = query_id, self._last_batch(query_id)
+        if batch <= self._written[1]:
             return
-        head = {"run": self.run, "batch": batch}
+        head = {"query": query_id, "batch": batch}
         lines = [json.dumps({**head, **record}) + "\n" for record in records]
         self._rotate()
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -32,7 +41,7 @@ class Quarantine:
                 if left < 0:
                     break
                 out.write(line)
-        self._written = batch
+        self._written = query_id, batch
 
     def _rotate(self) -> None:
         if not self.path.is_file() or self.path.stat().st_size < self.max_bytes:
@@ -47,13 +56,13 @@ class Quarantine:
     def _numbered(self, number: int) -> Path:
         return self.path.with_name(f"{self.path.name}.{number}")
 
-    def _last_batch(self) -> int:
+    def _last_batch(self, query_id: str) -> int:
         for path in (self.path, self._numbered(1)):
             if path.is_file():
                 lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
                 for line in reversed(lines[-1:]):
                     found = _parsed(line)
-                    if found.get("run") == self.run:
+                    if found.get("query") == query_id:
                         return int(found.get("batch", -1))
         return -1
 

@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from tidestaff.consistency.catalogue import BY_CODE
+from tidestaff.consistency.verdict import FindingClass
+from tidestaff.streaming.alerts.outbox import Retention
+from tidestaff.streaming.alerts.policy import HOLD_DOWN_BY_CODE_MS, HOLD_DOWN_MS, AlertPolicy
 
 STORY: Final = "story-"
 """Scenarios of this name are told on the console while they are played."""
@@ -98,26 +102,36 @@ class OperatorSettings(Section):
 
 
 class HoldDownSettings(Section):
-    """How long a finding must be gone before its alert is resolved, by what is at stake."""
+    """How long a finding must be gone before its alert is resolved, by what is at stake; `codes`
+    has the last word."""
 
-    loss_ms: int = Field(default=0, ge=0)
-    divergence_ms: int = Field(default=60_000, ge=0)
-    exposure_ms: int = Field(default=30_000, ge=0)
-    protocol_ms: int = Field(default=60_000, ge=0)
-    availability_ms: int = Field(default=30_000, ge=0)
-    forecast_ms: int = Field(default=60_000, ge=0)
-    sight_ms: int = Field(default=30_000, ge=0)
-    codes: dict[str, int] = Field(default_factory=dict)
+    loss_ms: int = Field(default=HOLD_DOWN_MS[FindingClass.LOSS], ge=0)
+    divergence_ms: int = Field(default=HOLD_DOWN_MS[FindingClass.DIVERGENCE], ge=0)
+    exposure_ms: int = Field(default=HOLD_DOWN_MS[FindingClass.EXPOSURE], ge=0)
+    protocol_ms: int = Field(default=HOLD_DOWN_MS[FindingClass.PROTOCOL], ge=0)
+    availability_ms: int = Field(default=HOLD_DOWN_MS[FindingClass.AVAILABILITY], ge=0)
+    forecast_ms: int = Field(default=HOLD_DOWN_MS[FindingClass.FORECAST], ge=0)
+    sight_ms: int = Field(default=HOLD_DOWN_MS[FindingClass.SIGHT], ge=0)
+    codes: dict[str, int] = Field(default_factory=lambda: dict(HOLD_DOWN_BY_CODE_MS))
+
+    @field_validator("codes")
+    @classmethod
+    def _codes_are_known(cls, found: dict[str, int]) -> dict[str, int]:
+        for code in found:
+            if code not in BY_CODE:
+                raise ValueError(f"there is no code {code!r}; 'tidestaff rules' lists them")
+        return found
 
 
 class AlertSettings(Section):
     """The life of an alert, and where it is kept."""
 
     store: str | None = None
-    group_wait_ms: int = Field(default=5_000, ge=0)
+    group_wait_ms: int = Field(default=AlertPolicy().group_wait_ms, ge=0)
     hold_down: HoldDownSettings = Field(default_factory=HoldDownSettings)
-    retention_days: int = Field(default=30, ge=1)
-    spool_transitions: int = Field(default=100_000, ge=100)
+    retention_days: int = Field(default=Retention().days, ge=1)
+    retention_rows: int = Field(default=Retention().rows, ge=1_000)
+    spool_rows: int = Field(default=Retention().spool_rows, ge=100)
 
 
 class ConsoleSink(Section):
@@ -251,6 +265,23 @@ class Settings(Section):
     @property
     def quarantine_path(self) -> Path:
         return _path(self.quarantine.path, self.work / "quarantine" / "records.jsonl")
+
+    @property
+    def policy(self) -> AlertPolicy:
+        held = self.alerts.hold_down
+        return AlertPolicy(
+            lateness_ms=self.operator.lateness_ms,
+            group_wait_ms=self.alerts.group_wait_ms,
+            hold_down_by_class_ms={
+                finding: getattr(held, f"{finding.value}_ms") for finding in FindingClass
+            },
+            hold_down_by_code_ms=held.codes,
+        )
+
+    @property
+    def retention(self) -> Retention:
+        alerts = self.alerts
+        return Retention(alerts.retention_days, alerts.retention_rows, alerts.spool_rows)
 
     @property
     def needs_kafka(self) -> bool:

@@ -139,7 +139,7 @@ class SimulatedCollector:
         return [
             Told(each.at_ms + self.origin_ms, each.text)
             for each in self.script.told
-            if since < each.at_ms <= until
+            if since <= each.at_ms < until
         ]
 
     def _live_until(self, until_ms: int) -> None:

@@ -1,0 +1,59 @@
+"""`tidestaff run`: the monitor itself."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tidestaff.streaming.commands.exits import Exit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidestaff.streaming.commands.arguments import CommandParser, Options
+
+EXAMPLES: Final = """\
+examples:
+  tidestaff run                                  a simulated cluster that lives through a story
+  tidestaff run --config tidestaff.yaml          your clusters; conf/tidestaff.yaml shows every key
+  tidestaff run --config tidestaff.yaml --print-config
+  TIDESTAFF_OPERATOR__BUCKETS=64 tidestaff run --config tidestaff.yaml
+
+Ctrl-C or SIGTERM end it within seconds; it goes on where it was when it is started again.
+exit codes: 0 ended as told, 130 by Ctrl-C, 3 could not run
+"""
+
+
+def configure(parser: CommandParser, _: Sequence[str]) -> None:
+    add_config_option(parser)
+    parser.add_argument(
+        "--print-config", action="store_true", help="the configuration in force, without secrets"
+    )
+    parser.add_argument(
+        "--until-idle", action="store_true", help="end when nothing new has come for 5 s"
+    )
+    parser.add_argument("--max-batches", type=count, metavar="N", help="end after N batches")
+
+
+def add_config_option(parser: CommandParser) -> None:
+    parser.add_argument("--config", metavar="FILE", type=Path, help="YAML; without it a simulation")
+
+
+def count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a number of 1 or more")
+    return int(text)
+
+
+def run(options: Options) -> int:
+    from tidestaff.streaming.settings_loading import effective, load  # noqa: PLC0415 - slow
+
+    settings = load(options.config)
+    if options.print_config:
+        print(effective(settings), end="")
+        return Exit.OK
+    from tidestaff.streaming.running import Limits  # noqa: PLC0415 - slow
+    from tidestaff.streaming.running import run as watch  # noqa: PLC0415
+
+    return watch(settings, Limits(options.max_batches, options.until_idle))

@@ -1,0 +1,186 @@
+"""The monitor from its configuration to its end: everything the job needs, put together."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tidestaff.streaming import session
+from tidestaff.streaming.alerts.store import AlertStore
+from tidestaff.streaming.checkpoint import CheckpointLock
+from tidestaff.streaming.commands.exits import Exit
+from tidestaff.streaming.jars import jars
+from tidestaff.streaming.pipeline import Job, end_offset
+from tidestaff.streaming.quarantine import Quarantine
+from tidestaff.streaming.sources.collecting import STORY
+from tidestaff.streaming.sources.streams import journals
+from tidestaff.streaming.status_line import StatusLine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+    from types import FrameType
+
+    from pyspark.sql import SparkSession
+    from tidestaff.streaming.alerts.store import BatchReport
+    from tidestaff.streaming.pipeline import OutputRow
+    from tidestaff.streaming.settings import Settings
+
+EXIT_INTERRUPTED: Final = 130
+IDLE_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When to end by oneself: after so many batches, or when nothing new has come for a while."""
+
+    max_batches: int | None = None
+    until_idle: bool = False
+
+
+class StoreReceiver:
+    """Hands each batch to the alert store and keeps what it reported."""
+
+    def __init__(self, store: AlertStore, then: Callable[[BatchReport], None]) -> None:
+        self.store, self._then = store, then
+
+    def process_batch(self, query_id: str, batch_id: int, rows: Sequence[OutputRow]) -> None:
+        self._then(self.store.process_batch(query_id, batch_id, rows))
+
+
+def now_ms() -> int:
+    return int(time.time() * 1_000)
+
+
+def quarantine_of(settings: Settings) -> Quarantine:
+    held = settings.quarantine
+    return Quarantine(settings.quarantine_path, held.max_bytes, held.files)
+
+
+@contextmanager
+def spark_session(settings: Settings, status: StatusLine) -> Iterator[SparkSession]:
+    found = jars(say=status.say) if settings.needs_kafka else []
+    spark = session.start(settings, found)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def run(settings: Settings, limits: Limits) -> int:
+    """Watch until told to stop."""
+    status = StatusLine(sys.stderr)
+    settings.work.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        stack.enter_context(CheckpointLock(settings.work))
+        began = time.monotonic()
+        status.say(f"starting Spark ({settings.spark.master}); its log is in {settings.work}/logs")
+        store = AlertStore(settings.store_path, settings.policy, now_ms)
+        stack.callback(store.close)
+        stories = Stories(journals(settings))
+        spark = stack.enter_context(spark_session(settings, status))
+        names = ", ".join(f"{c.name} ({c.source.type})" for c in settings.clusters)
+        took = time.monotonic() - began
+        status.say(f"Spark is up after {took:.0f} s; watching {names}; Ctrl-C ends")
+        job = Job(spark, settings, [StoreReceiver(store, _told), quarantine_of(settings)])
+        watcher = Watcher(job, store, status, stories, limits)
+        with stopped_by_signals(job) as received:
+            job.watch(watcher.look, status.say)
+        status.say("stopping; the state is saved")
+    return EXIT_INTERRUPTED if received == [signal.SIGINT] else Exit.OK
+
+
+def _told(report: BatchReport) -> None:
+    """Sinks take it from the outbox."""
+
+
+@contextmanager
+def stopped_by_signals(job: Job) -> Iterator[list[int]]:
+    """SIGTERM and Ctrl-C end the job in good order; a second one ends it at once."""
+    received: list[int] = []
+
+    def stop(number: int, _: FrameType | None) -> None:
+        if received:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        received.append(number)
+        job.stop()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Stories:
+    """What simulated clusters tell while they live, as their collectors write it down."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._read: dict[Path, int] = {path: path.stat().st_size for path in self._files()}
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob(f"*/{STORY}"))
+
+    def new(self) -> list[dict[str, Any]]:
+        found = []
+        for path in self._files():
+            with path.open("r", encoding="utf-8") as source:
+                source.seek(self._read.get(path, 0))
+                while (line := source.readline()).endswith("\n"):
+                    found.append(json.loads(line))
+                    self._read[path] = source.tell()
+        return sorted(found, key=lambda each: (each["at_ms"], each["cluster"]))
+
+
+class Watcher:
+    """Looks at the job now and then: says how it goes, and when it is enough."""
+
+    def __init__(
+        self, job: Job, store: AlertStore, status: StatusLine, stories: Stories, limits: Limits
+    ) -> None:
+        self.job, self.store, self.status = job, store, status
+        self.stories, self.limits = stories, limits
+        self._offset: dict[str, Any] = {}
+        self._moved = time.monotonic()
+        self._seen_first = False
+
+    def look(self) -> bool:
+        for told in self.stories.new():
+            clock = time.strftime("%H:%M:%S", time.localtime(told["at_ms"] / 1_000))
+            self.status.say(f"{clock} {told['cluster']}: {told['text']}")
+        if self.job.progress.batches and not self._seen_first:
+            self._seen_first = True
+            self.status.say("the first batch is done")
+        self.status.show(self._line())
+        most = self.limits.max_batches
+        if most is not None and self.job.progress.batches >= most:
+            return True
+        return self.limits.until_idle and self._idle()
+
+    def _line(self) -> str:
+        done = self.job.progress
+        if not done.batches:
+            return "waiting for the first batch, which takes longest"
+        oldest = min(done.clocks.values(), default=now_ms())
+        open_alerts = [a for a in self.store.open_alerts() if a.status.value == "firing"]
+        return (
+            f"{done.batches} batches, {done.rows} rows, lag {(now_ms() - oldest) / 1_000:.1f} s, "
+            f"last batch {done.duration_ms} ms, {len(open_alerts)} firing"
+            + (f", {done.quarantined} in quarantine" if done.quarantined else "")
+        )
+
+    def _idle(self) -> bool:
+        query = self.job.query
+        assert query is not None
+        offset = end_offset(query)
+        if offset != self._offset:
+            self._offset, self._moved = offset, time.monotonic()
+        return bool(offset) and time.monotonic() - self._moved > IDLE_S
