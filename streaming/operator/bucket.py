@@ -19,14 +19,13 @@ from tidestaff.connectors.wire import (
     WireError,
     observation_of,
 )
-from tidestaff.consistency.model import HealthObservation, ProblemKind
 from tidestaff.consistency.monitor import step
 from tidestaff.streaming.operator import events
 from tidestaff.streaming.operator.entries import Partition, Subject
 from tidestaff.streaming.operator.quarantine import quarantined
 from tidestaff.streaming.operator.screen import quiet, take_over
-from tidestaff.streaming.operator.silence import Clock, Gap
-from tidestaff.streaming.operator.slots import WIDTH, Slots
+from tidestaff.streaming.operator.silence import Clock, Gap, silent, told_silence
+from tidestaff.streaming.operator.slots import Slots, can_be_screened
 
 if TYPE_CHECKING:
     from tidestaff.connectors.wire import Row
@@ -248,10 +247,10 @@ class Bucket:
         self._said.counts["stepped"] += 1
         self._said.counts["unknown"] += len(verdicts.unknown)
         self._tell(partition, verdicts, observation, before)
-        alike = row.body == partition.body and before is not None and verdicts is before.calm
         partition.body = row.body
         slot = partition.slot
-        if alike and not partition.active and _can_be_screened(partition.memory, observation):
+        calm = verdicts is partition.memory.calm and not partition.active
+        if calm and can_be_screened(partition.memory, observation):
             leader = next(r for r in observation.replicas if r.broker == observation.state.leader)
             self.slots.arm(slot, partition.memory, has_lineage=bool(leader.lineage))
         else:
@@ -273,7 +272,7 @@ class Bucket:
         place = {"topic": topic, "partition": int(number), "source": row.source}
         topic_id = partition.memory.topic_id if partition.memory is not None else None
         for code, broker in partition.active:
-            told = events.cleared(code, broker, _health(row.cluster, row.observed_at_ms, **place))
+            told = events.cleared(code, broker, silent(row.cluster, row.observed_at_ms, **place))
             self._said.findings.append({**told, "topic_id": topic_id, "place": None})
         if partition.silent_since is not None:
             since = partition.silent_since
@@ -368,35 +367,4 @@ class Bucket:
     def _say_silence(
         self, event: str, entry: Subject | Partition, source: str, at_ms: int, since_ms: int
     ) -> None:
-        source = source or entry.sequence.source
-        known: dict[str, Any] = {"source": source, "since_ms": since_ms}
-        if isinstance(entry, Partition):
-            topic, _, number = entry.name.rpartition("-")
-            known |= {"topic": topic, "partition": int(number), "place": f"partition {entry.name}"}
-        else:
-            known["place"] = f"source {source}"
-        observation = _health(entry.cluster, at_ms, **known)
-        if event == events.CLEARED:
-            self._said.findings.append(events.cleared("SRC001", -1, observation))
-        else:
-            _, verdicts = step(None, observation)
-            _, told = events.changes({}, verdicts, observation, None)
-            self._said.findings.extend(told)
-
-
-def _health(cluster: str, at_ms: int, **known: Any) -> HealthObservation:
-    return HealthObservation(
-        cluster=cluster,
-        observed_at_ms=at_ms,
-        problem=ProblemKind.SILENT,
-        reason="nothing was reported",
-        **known,
-    )
-
-
-def _can_be_screened(memory: PartitionMemory, observation: PartitionObservation) -> bool:
-    """The ledger follows the leader's latest epoch already, and the columns are wide enough."""
-    if len(memory.replicas) > WIDTH:
-        return False
-    leader = next(r for r in observation.replicas if r.broker == observation.state.leader)
-    return not leader.lineage or bool(memory.ledger and memory.ledger[-1] == leader.lineage[-1])
+        self._said.findings.extend(told_silence(event, entry, source, at_ms, since_ms))

@@ -1,18 +1,22 @@
 """The partitions of a bucket as columns: what moves every round, ready for the vectorised screen.
 
-A slot is *armed* when its last two observations were alike and calm: from then on only numbers can
-change, and they live in these arrays. The rest of the memory waits in `bucket.Entry` untouched.
+A slot is *armed* when its last observation was calm and another like it would take the short cut
+of `consistency.quiet`: from then on only numbers can change, and they live in these arrays. The
+rest of the memory waits untouched in `entries.Partition`.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+from tidestaff.consistency.quiet import quiet_step
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     from tidestaff.consistency.memory import PartitionMemory
+    from tidestaff.consistency.model import PartitionObservation
 
     Longs = npt.NDArray[np.int64]
     Flags = npt.NDArray[np.bool_]
@@ -110,8 +114,10 @@ class Slots:
         numbers.armed[slot] = True
 
     def memory(self, slot: int, kept: PartitionMemory) -> PartitionMemory:
-        """The memory as it is now: `kept` with the numbers that moved since it was armed."""
+        """The memory as it is now: `kept`, with what quiet rounds since have made of it."""
         numbers = self.numbers
+        if int(numbers.at[slot]) == kept.observed_at_ms:
+            return kept
         replicas = []
         for place, replica in enumerate(kept.replicas):
             replicas.append(
@@ -122,6 +128,8 @@ class Slots:
                     caught_up_at_ms=int(numbers.caught_up[slot, place]),
                     mark_at_ms=int(numbers.mark_at[slot, place]),
                     mark_offset=int(numbers.mark[slot, place]),
+                    partition_epoch=kept.state.partition_epoch,
+                    following=bool(numbers.follows[slot, place]),
                     fetched_in_epoch=bool(numbers.fetched[slot, place]),
                 )
             )
@@ -130,6 +138,7 @@ class Slots:
             interval_ms=int(numbers.interval[slot]),
             committed_end=int(numbers.committed[slot]),
             ledger_end=int(numbers.ledger[slot]),
+            controller_epoch_before_state=kept.controller_epoch,
             replicas=tuple(replicas),
         )
 
@@ -141,3 +150,19 @@ class Slots:
         places = np.arange(WIDTH) < numbers.replicas[rows][:, None]
         watermark = numbers.watermark[rows, numbers.leader[rows]]
         return int(((numbers.end[rows] < watermark[:, None]) & places).sum())
+
+
+def can_be_screened(memory: PartitionMemory, observation: PartitionObservation) -> bool:
+    """Whether another observation like this one would take the short cut and change nothing but
+    numbers: the columns are wide enough, and the ledger has the leader's latest epoch already."""
+    if len(memory.replicas) > WIDTH:
+        return False
+    again = replace(observation, observed_at_ms=observation.observed_at_ms + 1)
+    taken = quiet_step(memory, again)
+    if taken is None:
+        return False
+    pairs = zip(taken[0].replicas, memory.replicas, strict=True)
+    settled = all(then.following == now.following for then, now in pairs)
+    leader = next(r for r in observation.replicas if r.broker == observation.state.leader)
+    known = not leader.lineage or bool(memory.ledger and memory.ledger[-1] == leader.lineage[-1])
+    return known and settled
