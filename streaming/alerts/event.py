@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 # The monitor itself, where a finding is about no cluster.
 OWN_CLUSTER: Final = "tidestaff"
+# A refused record may not even tell its cluster; it goes by the newest clock of all.
+UNKNOWN_CLUSTER: Final = "(unknown)"
+NO_CLUSTERS: Final = (OWN_CLUSTER, UNKNOWN_CLUSTER)
 
 
 class EventKind(Enum):

@@ -112,12 +112,14 @@ def acknowledge(alert: Alert, ack: Ack) -> list[Transition]:
 def _suspect(alert: Alert, event: Event, at_ms: int, told: list[Transition]) -> None:
     if alert.kind is Kind.LATCHED:
         return
+    begins = not alert.open
+    if begins:
+        _begin(alert, event, at_ms)
     member = alert.members.get(member_of(event))
     if member is None or not member.active:
         alert.put(member_of(event), _member(event, at_ms, raised=False))
     alert.cleared_at_ms = None
-    if not alert.open:
-        _begin(alert, event, at_ms)
+    if begins:
         alert.moved_at_ms = at_ms
         _tell(alert, Status.PENDING, at_ms, told)
 

@@ -29,6 +29,7 @@ class Transition:
     number: int
     at_ms: int
     status: Status
+    code: str
     text: str
 
     @property
@@ -50,7 +51,9 @@ class Transition:
 def transition_of(text: str) -> Transition:
     fields = json.loads(text)
     status = Status(fields["status"])
-    return Transition(fields["fingerprint"], fields["number"], fields["at_ms"], status, text)
+    return Transition(
+        fields["fingerprint"], fields["number"], fields["at_ms"], status, fields["code"], text
+    )
 
 
 def transition_from(alert: Alert, at_ms: int) -> Transition:
@@ -59,7 +62,7 @@ def transition_from(alert: Alert, at_ms: int) -> Transition:
     if alert.status is Status.RESOLVED:
         fields["evidence"] = None
     text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
-    return Transition(alert.fingerprint, alert.number, at_ms, alert.status, text)
+    return Transition(alert.fingerprint, alert.number, at_ms, alert.status, alert.code, text)
 
 
 def story(alert: Alert) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Where alerts go. Each sink is idempotent: what it is given twice it has once."""

@@ -1,0 +1,195 @@
+"""One sink's worker: an attempt at a time, with what failure and success mean for the alerts."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tidestaff.consistency.model import HealthObservation, ProblemKind
+from tidestaff.streaming.alerts.alert import Status
+from tidestaff.streaming.alerts.errors import StoreError
+from tidestaff.streaming.alerts.event import OWN_CLUSTER
+from tidestaff.streaming.sinks.sink import (
+    DELIVERY_LIMIT,
+    EVERYTHING,
+    RefreshedSink,
+    SinkError,
+    is_for,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidestaff.streaming.alerts.outbox import Outbox
+    from tidestaff.streaming.alerts.store import AlertStore
+    from tidestaff.streaming.sinks.sink import Sink
+
+log = logging.getLogger(__name__)
+
+POLL_S: Final = 1.0
+SHOWN: Final = (Status.FIRING, Status.ACKNOWLEDGED)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A sink, what it is given, and whether a new one gets all that is kept or only what comes."""
+
+    sink: Sink
+    statuses: frozenset[Status] = EVERYTHING
+    from_start: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How failures are met: pauses that double up to a limit, give or take a share of chance; an
+    alert when they go on."""
+
+    first_s: float = 1.0
+    longest_s: float = 60.0
+    jitter: float = 0.2
+    alert_after_s: float = 30.0
+    alert_after_failures: int = 3
+
+    def pause_s(self, failures: int, chance: float) -> float:
+        pause = min(self.longest_s, self.first_s * 2.0 ** min(failures - 1, 30))
+        return pause * (1 + self.jitter * (2 * chance - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a test replaces: clocks and chance."""
+
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    monotonic_s: Callable[[], float] = time.monotonic
+    chance: Callable[[], float] = field(default_factory=lambda: random.SystemRandom().random)
+
+
+class Pause(NamedTuple):
+    """How long to wait before the next attempt; a failed one is not hurried by new alerts."""
+
+    seconds: float
+    failed: bool = False
+
+
+class SinkWorker:
+    """Brings one sink up to date, one attempt at a time; the thread around it only waits."""
+
+    def __init__(
+        self,
+        route: Route,
+        outbox: Outbox,
+        store: AlertStore,
+        patience: Patience,
+        around: Surroundings,
+    ) -> None:
+        self.route, self.name = route, route.sink.name
+        self._outbox, self._store = outbox, store
+        self._patience, self._around = patience, around
+        self.failures = 0
+        self._failing_since_ms = 0
+        self._alerted: bool | None = None  # not known after a restart
+        self._refreshed_at_s: float | None = None
+
+    def attempt(self) -> Pause:
+        """Deliver what waits."""
+        try:
+            more = self._deliver()
+            self._refresh()
+        except SinkError as error:
+            return self._failed(str(error), error.remedy)
+        except StoreError as error:
+            log.warning("delivery to %s waits: %s", self.name, error)
+            return Pause(POLL_S)
+        except Exception as error:  # noqa: BLE001 - one sink's fault must not end its thread
+            # The text of a stranger's error may hold an address with a password in it.
+            return self._failed(f"sink {self.name}: {type(error).__name__}", "see the job's log")
+        return Pause(0.0 if more else POLL_S)
+
+    def close(self) -> None:
+        """The worker's thread ends."""
+        try:
+            self.route.sink.close()
+            self._outbox.close()
+        except (SinkError, StoreError) as error:
+            log.warning("%s", error)
+
+    def _deliver(self) -> bool:
+        waiting = self._outbox.waiting(self.name, DELIVERY_LIMIT)
+        wanted = [each for each in waiting if is_for(self.route.statuses, each.transition)]
+        if wanted:
+            self.route.sink.deliver(wanted)
+        if waiting:
+            self._outbox.delivered(self.name, waiting[-1].seq, len(wanted))
+        if wanted or self.failures == 0:
+            self._is_well()
+        return len(waiting) == DELIVERY_LIMIT
+
+    def _refresh(self) -> None:
+        sink = self.route.sink
+        if not isinstance(sink, RefreshedSink):
+            return
+        now_s = self._around.monotonic_s()
+        if self._refreshed_at_s is None or now_s - self._refreshed_at_s >= sink.refresh_every_s:
+            sink.refresh([alert for alert in self._store.open_alerts() if alert.status in SHOWN])
+            self._refreshed_at_s = now_s
+            self._is_well()
+
+    def _is_well(self) -> None:
+        self.failures = 0
+        if self._alerted is not False:
+            self._store.report(self._health(ProblemKind.OK, "", ""))
+            self._alerted = False
+
+    def _failed(self, problem: str, remedy: str) -> Pause:
+        now_ms = self._around.now_ms()
+        self.failures += 1
+        if self.failures == 1:
+            self._failing_since_ms = now_ms
+            log.warning("%s", problem)
+        lasted_s = (now_ms - self._failing_since_ms) / 1000
+        patience = self._patience
+        pause_s = patience.pause_s(self.failures, self._around.chance())
+        try:
+            self._outbox.failed(self.name, now_ms, problem)
+            long = lasted_s >= patience.alert_after_s
+            if long and self.failures >= patience.alert_after_failures:
+                self._store.report(self._health(ProblemKind.SINK_FAILING, problem, remedy))
+                self._alerted = True
+        except StoreError as error:
+            log.warning("the failure of %s is not written down: %s", self.name, error)
+        return Pause(pause_s, failed=True)
+
+    def _health(self, problem: ProblemKind, reason: str, remedy: str) -> HealthObservation:
+        failing = problem is ProblemKind.SINK_FAILING
+        return sink_health(
+            self.name,
+            problem,
+            self._around.now_ms(),
+            reason=reason,
+            remedy=remedy,
+            since_ms=self._failing_since_ms if failing else None,
+        )
+
+
+def sink_health(
+    name: str,
+    problem: ProblemKind,
+    now_ms: int,
+    *,
+    reason: str = "",
+    remedy: str = "",
+    since_ms: int | None = None,
+) -> HealthObservation:
+    return HealthObservation(
+        OWN_CLUSTER,
+        now_ms,
+        "sinks",
+        problem,
+        place=name,
+        reason=reason,
+        remedy=remedy,
+        since_ms=since_ms,
+    )
