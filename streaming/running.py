@@ -8,15 +8,17 @@ import sys
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 from tidestaff.streaming import session
 from tidestaff.streaming.alerts.store import AlertStore
 from tidestaff.streaming.checkpoint import CheckpointLock
 from tidestaff.streaming.commands.exits import Exit
+from tidestaff.streaming.delivery import Dispatcher
 from tidestaff.streaming.jars import jars
 from tidestaff.streaming.pipeline import Job, end_offset
 from tidestaff.streaming.quarantine import Quarantine
+from tidestaff.streaming.routes import routes_of
 from tidestaff.streaming.sources.collecting import STORY
 from tidestaff.streaming.sources.streams import journals
 from tidestaff.streaming.status_line import StatusLine
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 EXIT_INTERRUPTED: Final = 130
 IDLE_S: Final = 5.0
+_LAST_WORDS_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +90,21 @@ def run(settings: Settings, limits: Limits) -> int:
         names = ", ".join(f"{c.name} ({c.source.type})" for c in settings.clusters)
         took = time.monotonic() - began
         status.say(f"Spark is up after {took:.0f} s; watching {names}; Ctrl-C ends")
-        job = Job(spark, settings, [StoreReceiver(store, _told), quarantine_of(settings)])
+        dispatcher = Dispatcher(
+            store,
+            routes_of(settings, cast("TextIO", status.below(sys.stdout))),
+            retention=settings.retention,
+        )
+        dispatcher.start()
+        stack.callback(dispatcher.stop)
+        receiver = StoreReceiver(store, lambda _: dispatcher.notify())
+        job = Job(spark, settings, [receiver, quarantine_of(settings)])
         watcher = Watcher(job, store, status, stories, limits)
         with stopped_by_signals(job) as received:
             job.watch(watcher.look, status.say)
         status.say("stopping; the state is saved")
+        dispatcher.drain(_LAST_WORDS_S)
     return EXIT_INTERRUPTED if received == [signal.SIGINT] else Exit.OK
-
-
-def _told(report: BatchReport) -> None:
-    """Sinks take it from the outbox."""
 
 
 @contextmanager

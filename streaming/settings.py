@@ -134,12 +134,17 @@ class AlertSettings(Section):
     spool_rows: int = Field(default=Retention().spool_rows, ge=100)
 
 
+StatusName = Literal["pending", "firing", "acknowledged", "resolved"]
+_PEOPLE: Final[tuple[StatusName, ...]] = ("firing", "acknowledged", "resolved")
+_ALL: Final[tuple[StatusName, ...]] = ("pending", *_PEOPLE)
+
+
 class ConsoleSink(Section):
     """Alerts for people, on standard output."""
 
     type: Literal["console"] = "console"
     name: str = "console"
-    min_severity: Literal["info", "warning", "critical"] = "info"
+    statuses: tuple[StatusName, ...] = _PEOPLE
 
 
 class JsonLinesSink(Section):
@@ -147,16 +152,18 @@ class JsonLinesSink(Section):
 
     type: Literal["jsonl"] = "jsonl"
     name: str = "jsonl"
-    min_severity: Literal["info", "warning", "critical"] = "info"
+    statuses: tuple[StatusName, ...] = _ALL
     path: str
+    rotate_bytes: int = Field(default=100_000_000, ge=10_000)
+    keep_files: int = Field(default=5, ge=1)
 
 
 class ParquetSink(Section):
-    """Transitions as Parquet files, one a batch of them."""
+    """Transitions as Parquet files."""
 
     type: Literal["parquet"] = "parquet"
     name: str = "parquet"
-    min_severity: Literal["info", "warning", "critical"] = "info"
+    statuses: tuple[StatusName, ...] = _ALL
     path: str
 
 
@@ -165,7 +172,7 @@ class KafkaSink(Section):
 
     type: Literal["kafka"] = "kafka"
     name: str = "kafka"
-    min_severity: Literal["info", "warning", "critical"] = "info"
+    statuses: tuple[StatusName, ...] = _ALL
     bootstrap_servers: str
     topic: str
     properties: dict[str, SecretStr] = Field(default_factory=dict)
@@ -176,7 +183,7 @@ class AlertmanagerSink(Section):
 
     type: Literal["alertmanager"] = "alertmanager"
     name: str = "alertmanager"
-    min_severity: Literal["info", "warning", "critical"] = "info"
+    statuses: tuple[StatusName, ...] = _PEOPLE
     url: str
     labels: dict[str, str] = Field(default_factory=dict)
     headers: dict[str, SecretStr] = Field(default_factory=dict)
@@ -188,7 +195,7 @@ class WebhookSink(Section):
 
     type: Literal["webhook"] = "webhook"
     name: str = "webhook"
-    min_severity: Literal["info", "warning", "critical"] = "info"
+    statuses: tuple[StatusName, ...] = _PEOPLE
     url: SecretStr
     template: str | None = None
     headers: dict[str, SecretStr] = Field(default_factory=dict)
