@@ -70,16 +70,26 @@ def running(work: Path) -> str | None:
 
 
 def planned(checkpoint: Path) -> dict[str, Any]:
-    """Up to where the job's own source was read at last: the first source of the newest entry.
+    """Up to where the job's own source was read at last.
 
     A batch that was planned is run before anything else, so it counts as read.
     """
-    folder = checkpoint / "offsets"
-    numbers = sorted(
-        (int(path.name) for path in _entries(folder) if path.name.isdigit()), reverse=True
-    )
+    return _offset(checkpoint, _numbers(checkpoint / "offsets"))
+
+
+def done(checkpoint: Path) -> dict[str, Any]:
+    """Up to where the job's own source has been through a complete batch."""
+    return _offset(checkpoint, _numbers(checkpoint / "commits")[:1])
+
+
+def _offset(checkpoint: Path, numbers: list[int]) -> dict[str, Any]:
+    """The first source of the newest entry that is whole."""
     for number in numbers:
-        lines = (folder / str(number)).read_text(encoding="utf-8").splitlines()
+        try:
+            text = (checkpoint / "offsets" / str(number)).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            continue
+        lines = text.splitlines()
         # The version, the batch's own data, then a line a source.
         if len(lines) >= 3 and lines[2].startswith("{"):
             found: dict[str, Any] = json.loads(lines[2])
@@ -87,11 +97,13 @@ def planned(checkpoint: Path) -> dict[str, Any]:
     return {}
 
 
+def _numbers(folder: Path) -> list[int]:
+    """Batches with an entry, newest first."""
+    found = folder.iterdir() if folder.is_dir() else ()
+    return sorted((int(path.name) for path in found if path.name.isdigit()), reverse=True)
+
+
 def query_id(checkpoint: Path) -> str:
     """The name that Spark gave the query when the checkpoint was made."""
     found = json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))
     return str(found["id"])
-
-
-def _entries(folder: Path) -> list[Path]:
-    return list(folder.iterdir()) if folder.is_dir() else []

@@ -41,6 +41,11 @@ class Command(NamedTuple):
 
 COMMANDS: Final = {
     "run": Command("run", "the monitor itself; without a configuration on a simulated cluster"),
+    "record": Command("record", "keep what a source sees, in files"),
+    "replay": Command("replay", "judge a recording again; the same alerts, as fast as it goes"),
+    "alerts": Command("alerts", "what the monitor has found, and taking an alert on"),
+    "status": Command("status", "how the monitor is doing"),
+    "package": Command("package", "the archive that executors of a Spark cluster need"),
     "tour": Command("tour", "the most telling predictions, one after the other"),
     "predict": Command("predict", "what Kafka will do next: election, truncation, high watermark"),
     "simulate": Command("simulate", "play a cluster through faults, with the monitor's alerts"),
@@ -55,6 +60,8 @@ do, for the version it runs."""
 
 EXAMPLES: Final = """\
 examples:
+  tidestaff run
+  tidestaff alerts
   tidestaff tour
   tidestaff simulate s23-loss-0.10.2
   tidestaff simulate --seed 7 --version 0.10.2

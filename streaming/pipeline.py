@@ -127,8 +127,10 @@ class Job:
         self._stopping.set()
 
     @property
-    def stopping(self) -> bool:
-        return self._stopping.is_set()
+    def read_up_to(self) -> dict[str, Any]:
+        """How far the job's own source has been through complete batches, ticks apart."""
+        found = checkpoint.done(self.settings.checkpoint)
+        return {name: value for name, value in found.items() if name != TICK_KEY}
 
     def watch(self, look: Callable[[], bool], say: Callable[[str], None]) -> None:
         """Run until told to stop, or until `look`, called often, says that it is enough.
@@ -189,13 +191,3 @@ def first_line(error: BaseException) -> str:
     python = [line for line in lines if line.startswith(("tidestaff.", "pyspark.errors."))]
     found = (python or lines or [type(error).__name__])[-1 if python else 0]
     return found[:400]
-
-
-def end_offset(query: StreamingQuery) -> dict[str, Any]:
-    """Up to where the job's own source has been through a complete batch, ticks apart."""
-    progress = query.lastProgress
-    if progress is None or not progress["sources"]:
-        return {}
-    offset = progress["sources"][0]["endOffset"]
-    known: dict[str, Any] = (json.loads(offset) if isinstance(offset, str) else offset) or {}
-    return {name: value for name, value in known.items() if name != TICK_KEY}

@@ -16,7 +16,7 @@ from tidestaff.streaming.checkpoint import CheckpointLock
 from tidestaff.streaming.commands.exits import Exit
 from tidestaff.streaming.delivery import Dispatcher
 from tidestaff.streaming.jars import jars
-from tidestaff.streaming.pipeline import Job, end_offset
+from tidestaff.streaming.pipeline import Job
 from tidestaff.streaming.quarantine import Quarantine
 from tidestaff.streaming.routes import routes_of
 from tidestaff.streaming.sources.collecting import STORY
@@ -186,9 +186,7 @@ class Watcher:
         )
 
     def _idle(self) -> bool:
-        query = self.job.query
-        assert query is not None
-        offset = end_offset(query)
+        offset = self.job.read_up_to
         if offset != self._offset:
             self._offset, self._moved = offset, time.monotonic()
         return bool(offset) and time.monotonic() - self._moved > IDLE_S

@@ -1,0 +1,129 @@
+"""A recording judged again by the very same job, as fast as it goes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tidestaff.streaming.alerts.reading import AlertReader
+from tidestaff.streaming.alerts.store import AlertStore
+from tidestaff.streaming.checkpoint import CheckpointLock, query_id
+from tidestaff.streaming.commands.exits import CommandError
+from tidestaff.streaming.pipeline import Job, OutputRow
+from tidestaff.streaming.running import (
+    StoreReceiver,
+    now_ms,
+    quarantine_of,
+    spark_session,
+    stopped_by_signals,
+)
+from tidestaff.streaming.settings import Cluster, RecordingSource, Settings
+from tidestaff.streaming.sources.row_files import listed
+from tidestaff.streaming.status_line import StatusLine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from tidestaff.streaming.alerts.transition import Transition
+
+NAME: Final = "replay"
+_PAGE: Final = 10_000
+
+
+class Replayed(NamedTuple):
+    """What came of it: transitions in the order of their event times."""
+
+    transitions: list[Transition]
+    rows: int
+    files: int
+    complete: bool
+
+
+def settings_for(base: Settings, folder: Path, work: Path, files_per_batch: int) -> Settings:
+    """The base's operator and alert settings, on a recording."""
+    if not folder.is_dir():
+        raise CommandError(f"{folder}: there is no such directory, expected a recording")
+    if not listed(folder):
+        raise CommandError(
+            f"{folder}: no .parquet or .avro files, expected those 'tidestaff record' writes"
+        )
+    path = str(folder.resolve())
+    source = RecordingSource(path=path, files_per_batch=files_per_batch)
+    changed = {"clusters": (Cluster(name=NAME, source=source),), "sinks": ()}
+    return base.model_copy(update={**changed, "work_dir": str(work)})
+
+
+def replay(settings: Settings, max_batches: int | None = None) -> Replayed:
+    """Judge it from where the work directory has come to, to its end or for so many batches."""
+    status = StatusLine(sys.stderr)
+    settings.work.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        stack.enter_context(CheckpointLock(settings.work))
+        status.show("starting Spark")
+        spark = stack.enter_context(spark_session(settings, status))
+        found = replay_on(spark, settings, max_batches, status)
+        status.clear()
+    return found
+
+
+def replay_on(
+    spark: SparkSession,
+    settings: Settings,
+    max_batches: int | None = None,
+    status: StatusLine | None = None,
+) -> Replayed:
+    """The same on a session that is there."""
+    source = settings.clusters[0].source
+    assert isinstance(source, RecordingSource)
+    names = listed(Path(source.path))
+    store = AlertStore(settings.store_path, settings.policy, now_ms)
+    try:
+        receiver = StoreReceiver(store, lambda _: None)
+        job = Job(spark, settings, [receiver, quarantine_of(settings)], live=False)
+
+        def at_end() -> bool:
+            return str(job.read_up_to.get(NAME, "")) >= names[-1]
+
+        def look() -> bool:
+            if status is not None:
+                status.show(f"{job.progress.rows} rows judged")
+            return at_end() or (max_batches is not None and job.progress.batches >= max_batches)
+
+        with stopped_by_signals(job):
+            job.watch(look, lambda _: None)
+        complete = at_end()
+        if complete:
+            _close(store, settings)
+    finally:
+        store.close()
+    return Replayed(_transitions(settings.store_path), job.progress.rows, len(names), complete)
+
+
+def _close(store: AlertStore, settings: Settings) -> None:
+    """The recording is over: what waits for a time to pass is told, as if nothing more happened."""
+    reader = AlertReader(settings.store_path)
+    try:
+        clocks = reader.clocks()
+    finally:
+        reader.close()
+    wait_ms = settings.operator.lateness_ms + settings.alerts.group_wait_ms
+    later = {cluster: at_ms + wait_ms for cluster, at_ms in clocks.items()}
+    payload = json.dumps({"bucket": -1, "clocks": later})
+    store.process_batch(
+        f"{query_id(settings.checkpoint)} is over", 0, [OutputRow("stats", 0, payload)]
+    )
+
+
+def _transitions(path: Path) -> list[Transition]:
+    reader = AlertReader(path)
+    found: list[Transition] = []
+    try:
+        after = 0
+        while page := reader.transitions(after, _PAGE):
+            found += [transition for _, transition in page]
+            after = page[-1][0]
+    finally:
+        reader.close()
+    return sorted(found, key=lambda each: each.order)
