@@ -33,10 +33,11 @@ class Retention:
 
 
 class Outgoing(NamedTuple):
-    """A transition on its way, with its place in the outbox."""
+    """A transition on its way, with its place in the outbox of its store."""
 
     seq: int
     transition: Transition
+    store_id: str
 
 
 class SinkState(NamedTuple):
@@ -81,7 +82,7 @@ class Outbox:
                 " WHERE seq > (SELECT seq FROM cursors WHERE sink = ?) ORDER BY seq LIMIT ?",
                 (sink, limit),
             ).fetchall()
-        return [Outgoing(seq, transition_of(text)) for seq, text in rows]
+        return [Outgoing(seq, transition_of(text), self.store_id) for seq, text in rows]
 
     def delivered(self, sink: str, seq: int, count: int) -> None:
         """The sink has everything up to `seq`, and is well."""
