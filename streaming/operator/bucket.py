@@ -6,6 +6,7 @@ and judged by `consistency.monitor.step`, the same that scenarios and replays ru
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from tidestaff.streaming.operator.slots import Longs
 
 MAX_GAPS: Final = 4_096
+_PARTITION_NAME: Final = re.compile(r".+-\d{1,9}", re.DOTALL | re.ASCII)
 REMEMBER_GONE_MS: Final = 600_000
 
 
@@ -91,7 +93,9 @@ class Bucket:
             if block.home[at]:
                 self._offer_small(block.whole(at))
         elif kind == GONE:
-            self._offer(self._partition(block.cluster[at], block.subject[at]), block.whole(at))
+            partition = self._partition(block, at)
+            if partition is not None:
+                self._offer(partition, block.whole(at))
         else:
             self._offer_small(block.whole(at))
 
@@ -151,6 +155,9 @@ class Bucket:
         if not len(rows):
             return
         slots = self._slots_of(block, rows)
+        rows, slots = rows[slots >= 0], slots[slots >= 0]
+        if not len(rows):
+            return
         order = np.lexsort((block.moved.at[rows], slots))
         rows, slots = rows[order], slots[order]
         first = np.flatnonzero(np.r_[True, slots[1:] != slots[:-1]])
@@ -190,13 +197,20 @@ class Bucket:
         for place, at in enumerate(rows.tolist()):
             partition = known.get((cluster[at], subject[at]))
             if partition is None:
-                partition = self._partition(cluster[at], subject[at])
-            slots[place] = partition.slot
+                partition = self._partition(block, at)
+            slots[place] = -1 if partition is None else partition.slot
         return slots
 
-    def _partition(self, cluster: str, name: str) -> Partition:
+    def _partition(self, block: Block, at: int) -> Partition | None:
+        """The entry of a row's partition; None, and the row in quarantine, if it names none."""
+        cluster, name = block.cluster[at], block.subject[at]
         partition = self.partitions.get((cluster, name))
         if partition is None:
+            if _PARTITION_NAME.fullmatch(name) is None:
+                error = WireError(f"{name!r} is no partition", "look at what wrote the row")
+                self._said.quarantine.append(quarantined(block.whole(at), error))
+                self._said.counts["quarantined"] += 1
+                return None
             partition = Partition(cluster, name, self.slots.add())
             self.partitions[cluster, name] = partition
             self.by_slot.append(partition)

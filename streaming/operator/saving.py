@@ -1,7 +1,7 @@
 """A bucket as bytes for the state store, and back.
 
 Four parts, so that a quiet round rewrites only what moved: `numbers` of the slots, `entries` (the
-rest of every memory, one JSON line each, decoded when it is needed), `bodies` of the last rows, and
+rest of every memory, a line each, decoded when it is needed), `bodies` of the last rows, and
 `rest` (clocks, clusters, sources, shared values, layout). Numbers are written as differences, which
 compress to a few bytes.
 """
@@ -61,6 +61,11 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode("utf-8")
 
 
+def _text(written: bytes) -> str:
+    """A JSON string; most have nothing to unescape."""
+    return str(json.loads(written)) if b"\\" in written else written[1:-1].decode("utf-8")
+
+
 class Keeper:
     """Saves one bucket again and again; keeps what need not be written anew."""
 
@@ -96,18 +101,16 @@ class Keeper:
         )
 
     def _entry(self, partition: Partition) -> bytes:
-        memory = partition.memory
+        """Cluster, name, what has to be at hand at once (nothing for most), and the memory."""
+        memory, sequence = partition.memory, partition.sequence
         kept = None if memory is None else CODEC.partition_writer(memory, self._pool)
-        return _json(
-            [
-                partition.cluster,
-                partition.name,
-                kept,
-                _findings(partition.active),
-                partition.silent_since,
-                _sequence(partition.sequence),
-            ]
-        )
+        usual = not (partition.active or partition.silent_since or sequence.held or sequence.ended)
+        urgent = b""
+        if not (usual and self.bucket.slots.numbers.armed[partition.slot]):
+            told = [_findings(partition.active), partition.silent_since, _sequence(sequence)]
+            urgent = _json(told)
+        names = (_json(partition.cluster), _json(partition.name))
+        return b"\t".join((*names, urgent, _json([sequence.source, kept])))
 
     def _all_bodies(self, partitions: list[Partition]) -> bytes:
         """Only an armed slot is ever compared with its last body."""
@@ -246,9 +249,11 @@ def restore(saved: Saved, limits: Limits) -> Keeper:
 
 def _restore_partitions(saved: Saved, bucket: Bucket, codec: StateCodec, pool: Pool) -> None:
     def undecoded(partition: Partition) -> None:
-        kept = json.loads(partition.packed or b"")
-        if kept[2] is not None:
-            partition.memory = codec.partition_reader(kept[2], pool)
+        assert partition.packed is not None
+        source, kept = json.loads(partition.packed.rsplit(b"\t", 1)[1])
+        if kept is not None:
+            partition.memory = codec.partition_reader(kept, pool)
+            partition.sequence.source = source
 
     bucket.undecoded = undecoded
     lines = [line for line in _unpacked(saved.entries).split(b"\n") if line]
@@ -257,13 +262,14 @@ def _restore_partitions(saved: Saved, bucket: Bucket, codec: StateCodec, pool: P
     lengths = np.frombuffer(bodies, np.int32, count, 4)
     ends = np.cumsum(lengths) + 4 + 4 * count
     for line, length, end in zip(lines, lengths.tolist(), ends.tolist(), strict=True):
-        kept = json.loads(line)
+        cluster, name, urgent, _ = line.split(b"\t", 3)
         slot = bucket.slots.add()
-        partition = Partition(kept[0], kept[1], slot)
+        partition = Partition(_text(cluster), _text(name), slot)
         partition.packed, partition.changed = line, False
-        partition.active = _findings_of(kept[3])
-        partition.silent_since = kept[4]
-        _restore_sequence(partition.sequence, kept[5])
+        if urgent:
+            active, partition.silent_since, sequence = json.loads(urgent)
+            partition.active = _findings_of(active)
+            _restore_sequence(partition.sequence, sequence)
         partition.body = bodies[end - length : end] or None
         bucket.by_slot.append(partition)
         bucket.partitions[partition.cluster, partition.name] = partition
