@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tidestaff.streaming import settings as configured
 from tidestaff.streaming.alerts.alert import Status
 from tidestaff.streaming.delivery import Route
-from tidestaff.streaming.settings import ConsoleSink, JsonLinesSink
-from tidestaff.streaming.sinks import console, jsonl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import TextIO
 
-    from tidestaff.streaming.settings import Settings, Sink
-    from tidestaff.streaming.sinks.sink import Sink as Target
+    from pydantic import SecretStr
+    from tidestaff.streaming.settings import Settings
+    from tidestaff.streaming.sinks.sink import Sink
 
 
 def routes_of(settings: Settings, stdout: TextIO) -> list[Route]:
     """One route a sink, in the order of the configuration."""
     return [
-        Route(_target(each, stdout), _statuses(each.statuses), from_start=True)
+        Route(_sink(each, stdout), _statuses(each.statuses), from_start=True)
         for each in settings.sinks
     ]
 
@@ -29,14 +29,62 @@ def _statuses(names: Iterable[str]) -> frozenset[Status]:
     return frozenset(Status(name) for name in names)
 
 
-def _target(sink: Sink, stdout: TextIO) -> Target:
-    if isinstance(sink, ConsoleSink):
-        return console.ConsoleSink(sink.name, stdout)
-    if isinstance(sink, JsonLinesSink):
-        return jsonl.JsonLinesSink(
-            sink.path,
+def _revealed(secrets: Mapping[str, SecretStr]) -> dict[str, str]:
+    return {key: value.get_secret_value() for key, value in secrets.items()}
+
+
+def _sink(sink: configured.Sink, stdout: TextIO) -> Sink:
+    """A sink's libraries are imported when it is wanted."""
+    if isinstance(sink, configured.ConsoleSink):
+        from tidestaff.streaming.sinks.console import ConsoleSink  # noqa: PLC0415
+
+        return ConsoleSink(sink.name, stdout)
+    if isinstance(sink, configured.JsonLinesSink):
+        from tidestaff.streaming.sinks.jsonl import JsonLinesSink  # noqa: PLC0415
+
+        rotation: dict[str, Any] = {
+            "rotate_bytes": sink.rotate_bytes,
+            "keep_files": sink.keep_files,
+        }
+        return JsonLinesSink(sink.path, name=sink.name, **rotation)
+    if isinstance(sink, configured.ParquetSink):
+        from tidestaff.streaming.sinks.parquet import ParquetSink  # noqa: PLC0415
+
+        return ParquetSink(sink.path, name=sink.name)
+    if isinstance(sink, configured.KafkaSink):
+        return _kafka(sink)
+    return _over_http(sink)
+
+
+def _kafka(sink: configured.KafkaSink) -> Sink:
+    from tidestaff.streaming.sinks.kafka import KafkaSink  # noqa: PLC0415
+    from tidestaff.streaming.sinks.kafka_clients import KafkaPythonClients  # noqa: PLC0415
+
+    clients = KafkaPythonClients(sink.name, sink.bootstrap_servers, _revealed(sink.properties))
+    return KafkaSink(sink.topic, clients, name=sink.name)
+
+
+def _over_http(sink: configured.AlertmanagerSink | configured.WebhookSink) -> Sink:
+    if isinstance(sink, configured.AlertmanagerSink):
+        from tidestaff.streaming.sinks.alertmanager import AlertmanagerSink  # noqa: PLC0415
+
+        return AlertmanagerSink(
+            sink.url,
             name=sink.name,
-            rotate_bytes=sink.rotate_bytes,
-            keep_files=sink.keep_files,
+            labels=sink.labels,
+            headers=_revealed(sink.headers),
+            runbook_base=sink.runbook_base,
+            refresh_every_s=sink.refresh_interval_ms / 1_000,
+            timeout_s=sink.timeout_ms / 1_000,
         )
-    raise NotImplementedError(sink.type)
+    from tidestaff.streaming.sinks.webhook import WebhookSink  # noqa: PLC0415
+
+    return WebhookSink(
+        sink.url.get_secret_value(),
+        name=sink.name,
+        template=sink.template,
+        headers=_revealed(sink.headers),
+        content_type=sink.content_type,
+        runbook_base=sink.runbook_base,
+        timeout_s=sink.timeout_ms / 1_000,
+    )

@@ -187,6 +187,8 @@ class AlertmanagerSink(Section):
     url: str
     labels: dict[str, str] = Field(default_factory=dict)
     headers: dict[str, SecretStr] = Field(default_factory=dict)
+    runbook_base: str = ""
+    refresh_interval_ms: int = Field(default=60_000, ge=1_000)
     timeout_ms: int = Field(default=5_000, ge=100)
 
 
@@ -198,7 +200,9 @@ class WebhookSink(Section):
     statuses: tuple[StatusName, ...] = _PEOPLE
     url: SecretStr
     template: str | None = None
+    content_type: str = "application/json"
     headers: dict[str, SecretStr] = Field(default_factory=dict)
+    runbook_base: str = ""
     timeout_ms: int = Field(default=5_000, ge=100)
 
 

@@ -1,0 +1,244 @@
+"""Configuration: the reference file is the truth about every key, and errors say what to do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+from pydantic import BaseModel, SecretStr
+from pydantic_core import PydanticUndefined
+from tidestaff.streaming.settings import Cluster, Settings, Sink, Source
+from tidestaff.streaming.settings_loading import SettingsError, effective, load, plain
+
+REFERENCE = Path(__file__).resolve().parents[2] / "conf" / "tidestaff.yaml"
+
+
+def all_taken_up() -> dict[str, Any]:
+    """The reference file with every commented setting in force."""
+    text = re.sub(r"^#(?=  )", "", REFERENCE.read_text(), flags=re.MULTILINE)
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
+
+
+def default_of(model: type[BaseModel], name: str) -> Any:
+    field = model.model_fields[name]
+    value = field.get_default(call_default_factory=True)
+    return PydanticUndefined if value is PydanticUndefined else plain(value)
+
+
+def members(union: Any) -> dict[str, type[BaseModel]]:
+    models = get_args(get_args(union)[0])
+    return {model.model_fields["type"].default: model for model in models}
+
+
+def agree(model: type[BaseModel], found: dict[str, Any], path: str) -> None:
+    assert list(found) == list(model.model_fields), f"keys of {path}, in order"
+    for name, value in found.items():
+        default = default_of(model, name)
+        inner = model.model_fields[name].annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            agree(inner, value, f"{path}.{name}")
+        elif default is not PydanticUndefined and name not in {"clusters", "sinks"}:
+            assert value == default, f"default of {path}.{name}"
+
+
+def test_the_reference_file_as_it_stands_is_the_default() -> None:
+    assert load(REFERENCE, {}) == load(None, {})
+
+
+def test_the_reference_file_shows_every_key_with_its_default() -> None:
+    found = all_taken_up()
+    agree(Settings, found, "settings")
+
+
+@pytest.mark.parametrize("kind", members(Source))
+def test_the_reference_file_shows_every_key_of_a_source(kind: str) -> None:
+    sources = [cluster["source"] for cluster in all_taken_up()["clusters"]]
+    whole = [source for source in sources if source["type"] == kind][-1]
+    agree(members(Source)[kind], whole, kind)
+
+
+@pytest.mark.parametrize("kind", members(Sink))
+def test_the_reference_file_shows_every_key_of_a_sink(kind: str) -> None:
+    (shown,) = [sink for sink in all_taken_up()["sinks"] if sink["type"] == kind]
+    agree(members(Sink)[kind], shown, kind)
+
+
+def test_everything_the_reference_file_shows_can_be_taken_up(tmp_path: Path) -> None:
+    content = all_taken_up()
+    next(s for s in content["sinks"] if s["type"] == "webhook")["url"] = "http://127.0.0.1/x"
+    path = tmp_path / "all.yaml"
+    path.write_text(yaml.safe_dump(content))
+    assert len(load(path, {}).sinks) == len(members(Sink))
+
+
+def problems(tmp_path: Path, text: str, environment: dict[str, str] | None = None) -> list[str]:
+    path = tmp_path / "t.yaml"
+    path.write_text(text)
+    with pytest.raises(SettingsError) as raised:
+        load(path, environment or {})
+    return [problem.replace(str(path), "FILE") for problem in raised.value.problems]
+
+
+KAFKA = "clusters: [{name: a, source: {type: kafka, bootstrap_servers: b, topics: [t], %s}}]"
+
+
+@pytest.mark.parametrize(
+    ("text", "environment", "expected"),
+    [
+        pytest.param(
+            "operatr: {}",
+            {},
+            "FILE: operatr: unknown key 'operatr'; did you mean operator?",
+            id="an-unknown-section-is-told-the-nearest",
+        ),
+        pytest.param(
+            "operator: {bukets: 3}",
+            {},
+            "FILE: operator.bukets: unknown key 'bukets'; did you mean buckets?",
+            id="an-unknown-key-is-told-the-nearest",
+        ),
+        pytest.param(
+            KAFKA % "strting_offsets: x",
+            {},
+            "FILE: clusters.0.source.strting_offsets: unknown key 'strting_offsets'; "
+            "did you mean starting_offsets?",
+            id="within-a-source-the-keys-of-that-source-are-meant",
+        ),
+        pytest.param(
+            "operator: {buckets: 0}",
+            {},
+            "FILE: operator.buckets: found 0, expected a value that should be greater than or "
+            "equal to 1",
+            id="a-bound-is-told",
+        ),
+        pytest.param(
+            "clusters: [{name: a, source: {type: kafk}}]",
+            {},
+            "FILE: clusters.0.source: found type 'kafk', expected type to be one of 'simulator', "
+            "'recording', 'kafka', 'direct'",
+            id="an-unknown-source-is-told-which-there-are",
+        ),
+        pytest.param(
+            "clusters: [{name: a, source: {type: recording}}]",
+            {},
+            "FILE: clusters.0.source.path: this key is missing, expected it to be given",
+            id="a-missing-key-is-named",
+        ),
+        pytest.param(
+            "clusters: []",
+            {},
+            "FILE: clusters: found none, expected at least one cluster to watch",
+            id="no-cluster-is-nothing-to-watch",
+        ),
+        pytest.param(
+            "sinks: [{type: console}, {type: console}]",
+            {},
+            "FILE: sinks: 'console' stands there twice, expected another name (key name) for each "
+            "sink",
+            id="two-sinks-of-one-name",
+        ),
+        pytest.param(
+            "alerts: {hold_down: {codes: {XXX001: 1}}}",
+            {},
+            "FILE: alerts.hold_down.codes: there is no code 'XXX001'; 'tidestaff rules' lists them",
+            id="a-code-that-does-not-exist",
+        ),
+        pytest.param(
+            "a: [",
+            {},
+            "FILE, line 1: expected the node content, but found '<stream end>': correct the YAML "
+            "there",
+            id="not-yaml",
+        ),
+        pytest.param(
+            "- a",
+            {},
+            "FILE: found a list, expected keys and values; correct it, or compare with "
+            "conf/tidestaff.yaml, which shows every key",
+            id="not-a-mapping",
+        ),
+        pytest.param(
+            "{}",
+            {"TIDESTAFF_OPERATOR__BUCKETS": "many"},
+            "environment variable TIDESTAFF_OPERATOR__BUCKETS, key operator.buckets: found 'many', "
+            "expected a value that should be a valid integer, unable to parse string as an integer",
+            id="a-wrong-variable-is-named",
+        ),
+        pytest.param(
+            "clusters: [{name: a, source: {type: simulator}}]",
+            {"TIDESTAFF_CLUSTERS__3__NAME": "x"},
+            "environment variable TIDESTAFF_CLUSTERS__3__NAME: there is no clusters.3.name to set",
+            id="a-variable-for-an-entry-that-is-not-there",
+        ),
+        pytest.param(
+            KAFKA % "properties: {sasl.password: '${env:PW}'}",
+            {},
+            "FILE: clusters.0.source.properties.sasl.password: the environment variable PW of "
+            "${env:PW} is not set: set it",
+            id="a-secret-that-is-not-set",
+        ),
+    ],
+)
+def test_an_error_says_where_what_and_the_remedy(
+    tmp_path: Path, text: str, environment: dict[str, str], expected: str
+) -> None:
+    assert problems(tmp_path, text, environment)[0] == expected
+
+
+def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
+    found = problems(tmp_path, "operator: {buckets: 0, latenes_ms: 1}\nspark: {master: 3}")
+    assert len(found) == 4
+    assert found[-1].startswith("correct it, or compare with conf/tidestaff.yaml")
+
+
+def test_the_environment_stands_before_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text("operator: {buckets: 3}\nclusters: [{name: a, source: {type: simulator}}]")
+    environment = {
+        "TIDESTAFF_OPERATOR__BUCKETS": "5",
+        "TIDESTAFF_CLUSTERS__0__SOURCE__SEED": "9",
+        "TIDESTAFF_SPARK__MASTER": "local[1]",
+        "TIDESTAFF_JARS_DIR": "/jars",
+    }
+    settings = load(path, environment)
+    assert settings.operator.buckets == 5
+    assert settings.clusters[0].source.model_dump()["seed"] == 9
+    assert settings.spark.master == "local[1]"
+
+
+def test_secrets_are_never_printed(tmp_path: Path) -> None:
+    path, secret = tmp_path / "t.yaml", tmp_path / "secret"
+    secret.write_text("gesecret\n")
+    path.write_text(
+        f"clusters: [{{name: a, source: {{type: kafka, bootstrap_servers: b, topics: [t], "
+        f"properties: {{sasl.password: '${{env:PW}}'}}}}}}]\n"
+        f"sinks: [{{type: webhook, url: '${{file:{secret}}}', headers: {{x: '${{env:PW}}'}}}}]"
+    )
+    settings = load(path, {"PW": "pwsecret"})
+    shown = effective(settings) + repr(settings) + str(settings)
+    assert "gesecret" not in shown
+    assert "pwsecret" not in shown
+    url = settings.sinks[0].model_dump()["url"]
+    assert isinstance(url, SecretStr)
+    assert url.get_secret_value() == "gesecret"
+
+
+def test_a_secret_of_a_wrong_kind_is_not_told_in_the_error(tmp_path: Path) -> None:
+    text = "sinks: [{type: webhook, url: 17654321}]"
+    assert "17654321" not in "".join(problems(tmp_path, text))
+
+
+def test_the_printed_configuration_can_be_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "printed.yaml"
+    path.write_text(effective(load(None, {})))
+    assert load(path, {}) == load(None, {})
+
+
+def test_revealed_clusters_are_the_same_clusters() -> None:
+    source = {"type": "kafka", "bootstrap_servers": "b", "topics": ["t"], "properties": {"a": "s"}}
+    cluster = Cluster.model_validate({"name": "a", "source": source})
+    assert Cluster.model_validate(plain(cluster, reveal=True)) == cluster
