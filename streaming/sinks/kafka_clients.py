@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tidestaff.streaming.sinks.kafka import Producer
 
 _PATIENCE_MS: Final = 10_000
+_KNOCK_S: Final = 3.0
 _PRODUCER: Final = {
     "acks": "all",
     "max_block_ms": _PATIENCE_MS,
@@ -43,10 +45,17 @@ class KafkaPythonClients:
         given = {"bootstrap_servers": servers, "client_id": f"tidestaff-{sink}"}
         producer, consumer = KafkaProducer.DEFAULT_CONFIG, KafkaConsumer.DEFAULT_CONFIG
         options = options_of(sink, properties, {*producer, *consumer})
-        self._producer = _PRODUCER | given | {k: v for k, v in options.items() if k in producer}
-        self._consumer = _CONSUMER | given | {k: v for k, v in options.items() if k in consumer}
+        self._servers = servers
+        self._producer: dict[str, Any] = (
+            _PRODUCER | given | {k: v for k, v in options.items() if k in producer}
+        )
+        self._consumer: dict[str, Any] = (
+            _CONSUMER | given | {k: v for k, v in options.items() if k in consumer}
+        )
 
     def producer(self, transactional_id: str) -> Producer:
+        if not self._producer.get("proxy_url"):
+            _knock(self._servers)
         made: Producer = KafkaProducer(**self._producer, transactional_id=transactional_id)
         return made
 
@@ -57,6 +66,20 @@ class KafkaPythonClients:
             return _last_ids(consumer, topic, count)
         finally:
             consumer.close()
+
+
+def _knock(servers: list[str]) -> None:
+    """One of the servers takes a connection. A producer that finds none takes long to say so and
+    leaves its sockets to the garbage collector."""
+    problem = "none is given"
+    for server in servers:
+        host, _, port = server.rpartition(":")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), _KNOCK_S):
+                return
+        except (OSError, ValueError) as error:
+            problem = f"{server}: {error}"
+    raise KafkaError(f"no bootstrap server is reached ({problem})")
 
 
 def _last_ids(consumer: Any, topic: str, count: int) -> list[str]:

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import socket
+import warnings
 from typing import TYPE_CHECKING
 
 import pytest
+
+with warnings.catch_warnings():
+    # kafka-python reads its own schemas in a way that Python 3.11 (and no later one) warns of.
+    warnings.filterwarnings("ignore", "(read|open)_text is deprecated", DeprecationWarning)
+    import kafka
+
+    assert kafka.KafkaProducer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
