@@ -38,10 +38,18 @@ PRUNE_EVERY: Final = 12
 
 
 class Housekeeping:
-    """Time for the job's own alerts, the bound of the spool, and forgetting what is old."""
+    """Time for the job's own alerts, an eye on sinks that hang, the bound of the spool, and
+    forgetting what is old."""
 
-    def __init__(self, store: AlertStore, retention: Retention, around: Surroundings) -> None:
+    def __init__(
+        self,
+        store: AlertStore,
+        retention: Retention,
+        around: Surroundings,
+        workers: Sequence[SinkWorker],
+    ) -> None:
         self._store, self._retention, self._around = store, retention, around
+        self._workers = workers
         self._outbox = Outbox(store.path)
         self._rounds = 0
 
@@ -49,6 +57,9 @@ class Housekeeping:
         try:
             for name, count in self._outbox.keep_spool(self._retention.spool_rows).items():
                 self._report_dropped(name, count)
+            for worker in self._workers:
+                if hanging_s := worker.hangs_for_s():
+                    worker.report_hanging(hanging_s)
             self._store.tick()
             if self._rounds % PRUNE_EVERY == 0:
                 self._outbox.prune(self._retention)
@@ -105,11 +116,10 @@ class Dispatcher:
         outbox.register({route.sink.name: route.from_start for route in self._routes})
         outbox.close()
         self._forget_sinks_that_went()
-        for route in self._routes:
-            own = Outbox(self._store.path)
-            worker = SinkWorker(route, own, self._store, self._patience, self._around)
+        workers = [self._worker(route) for route in self._routes]
+        for worker in workers:
             self._run(f"sink-{worker.name}", worker)
-        house = Housekeeping(self._store, self._retention, self._around)
+        house = Housekeeping(self._store, self._retention, self._around, workers)
         self._run("sinks-housekeeping", house)
 
     def notify(self) -> None:
@@ -140,6 +150,10 @@ class Dispatcher:
         for thread in self._threads:
             thread.join(max(0.0, ends_s - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
+
+    def _worker(self, route: Route) -> SinkWorker:
+        own = Outbox(self._store.path)
+        return SinkWorker(route, own, self._store, self._patience, self._around)
 
     def _run(self, name: str, worker: SinkWorker | Housekeeping) -> None:
         wake = threading.Event()

@@ -89,12 +89,34 @@ class SinkWorker:
         self._outbox, self._store = outbox, store
         self._patience, self._around = patience, around
         self.failures = 0
+        self.busy_since_s: float | None = None
         self._failing_since_ms = 0
         self._alerted: bool | None = None  # not known after a restart
         self._refreshed_at_s: float | None = None
 
     def attempt(self) -> Pause:
         """Deliver what waits."""
+        self.busy_since_s = self._around.monotonic_s()
+        try:
+            return self._attempt()
+        finally:
+            self.busy_since_s = None
+
+    def hangs_for_s(self) -> float:
+        """How long the attempt that is under way has taken, once that is too long; else 0."""
+        since_s = self.busy_since_s
+        lasted_s = 0.0 if since_s is None else self._around.monotonic_s() - since_s
+        return lasted_s if lasted_s > self._patience.alert_after_s else 0.0
+
+    def report_hanging(self, lasted_s: float) -> None:
+        """Said by somebody else: the worker itself waits for its sink."""
+        self._failing_since_ms = self._around.now_ms() - int(lasted_s * 1000)
+        problem = f"sink {self.name} has not answered for {lasted_s:.0f} s"
+        remedy = "look whether the receiver hangs; the job goes on when it answers"
+        self._store.report(self._health(ProblemKind.SINK_FAILING, problem, remedy))
+        self._alerted = True
+
+    def _attempt(self) -> Pause:
         try:
             more = self._deliver()
             self._refresh()
