@@ -1,11 +1,15 @@
 """A job without Spark, to be killed: takes batches, delivers them, and like Spark repeats a batch
 that it had not written down as done.
 
-    python -m tests.streaming.sinks.killed_job DIRECTORY WEBHOOK_URL
+    python -m tests.streaming.sinks.killed_job DIRECTORY WEBHOOK_URL [SINK]
+
+It kills itself at the worst moment for SINK: when that has taken a delivery and nobody knows it.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidestaff.streaming.alerts.batch import OutputRow
+    from tidestaff.streaming.alerts.outbox import Outgoing
+    from tidestaff.streaming.sinks.sink import Sink
 
 BATCHES = 500
 ROUND_MS = 5_000
@@ -47,19 +53,34 @@ def rows_of(batch: int) -> list[OutputRow]:
     return rows
 
 
+class Fatal:
+    """A sink whose second delivery is the last thing the process does."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.name, self.close = sink.name, sink.close
+        self._sink, self._deliveries = sink, 0
+
+    def deliver(self, outgoing: Sequence[Outgoing]) -> None:
+        self._sink.deliver(outgoing)
+        self._deliveries += 1
+        if self._deliveries == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
 def done(directory: Path) -> int:
     path = directory / "done"
     return int(path.read_text()) if path.exists() else -1
 
 
 def main(arguments: Sequence[str]) -> int:
-    directory, url = Path(arguments[0]), arguments[1]
+    directory, url, *fatal = Path(arguments[0]), *arguments[1:]
     store = AlertStore(directory / "alerts.db", POLICY, lambda: 0)
-    sinks = [
+    sinks: list[Sink] = [
         JsonLinesSink(directory / "alerts.jsonl", rotate_bytes=50_000, keep_files=100),
         ParquetSink(directory / "parquet"),
         WebhookSink(url, template="$json"),
     ]
+    sinks = [Fatal(sink) if sink.name in fatal else sink for sink in sinks]
     dispatcher = Dispatcher(store, [Route(sink, from_start=True) for sink in sinks])
     dispatcher.start()
     print("ready", flush=True)

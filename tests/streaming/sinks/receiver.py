@@ -41,6 +41,8 @@ def receiving() -> Iterator[Receiver]:
             length = int(self.headers["Content-Length"])
             headers = {name.lower(): value for name, value in self.headers.items()}
             body = self.rfile.read(length)
+            if len(body) < length:
+                return  # the sender was killed while it wrote: this is no request
             status, text = receiver.answer(Request("POST", self.path, headers, body))
             self.send_response(status)
             if status in (301, 302, 307):

@@ -1,4 +1,5 @@
-"""A job that is killed twenty times: every sink has every transition exactly once."""
+"""A job that is killed at twenty random moments, and at the worst one for each sink: every sink has
+every transition exactly once."""
 
 from __future__ import annotations
 
@@ -36,8 +37,9 @@ def expected(directory: Path) -> list[str]:
     return sorted(each.text for each in told)
 
 
-def start(directory: Path, url: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.streaming.sinks.killed_job", str(directory), url]
+def start(directory: Path, url: str, *fatal: str) -> subprocess.Popen[str]:
+    module = "tests.streaming.sinks.killed_job"
+    command = [sys.executable, "-m", module, str(directory), url, *fatal]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
@@ -56,6 +58,9 @@ def test_every_transition_is_exactly_once_in_every_sink(tmp_path: Path) -> None:
                 process.kill()
             assert process.returncode == -9, "it ended before it was killed: give it more batches"
             killed_at.append(done(directory))
+        for sink in ("jsonl", "parquet", "webhook"):
+            with start(directory, receiver.url, sink) as process:
+                assert process.wait(40) == -9
         with start(directory, receiver.url) as process:
             assert process.wait(40) == 0
     assert len(set(killed_at)) > KILLS // 2
