@@ -33,8 +33,8 @@ $(STAMP): $(LOCKED) pyproject.toml
 
 setup: $(STAMP) ## virtual environment from the lock file, package installed editable
 
-run: $(STAMP) ## play the most telling predictions in the terminal
-	@$(BIN)/tidestaff tour
+run: $(STAMP) ## the monitor on a simulated cluster that lives through a story; Ctrl-C ends it
+	@$(BIN)/tidestaff run
 
 test: $(STAMP) lint types ## everything: lint, types, all tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
@@ -49,7 +49,7 @@ types: $(STAMP) ## mypy, strict
 	$(BIN)/mypy
 
 unit: $(STAMP) ## the fast tests
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not spark"
 
 bench: $(STAMP) ## measure the rules engine and the simulator; writes the tables in README.md
 	$(BIN)/python -m tests.bench.rules_engine --write
