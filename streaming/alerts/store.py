@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,11 +52,13 @@ SINK_FAILING: Final = "SRC005"
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """What one batch did to the store; `repeated` when it had been done before."""
+    """What one batch did to the store; `repeated` when it had been done before. `findings` counts
+    events by code and kind."""
 
     batch_id: int
     repeated: bool = False
     events: int = 0
+    findings: Counter[tuple[str, str]] = field(default_factory=Counter)
     transitions: tuple[Transition, ...] = ()
     stats: BatchStats = field(default_factory=BatchStats)
 
@@ -91,7 +94,13 @@ class AlertStore:
             told = self._advance(book, events, clocks)
             write_counts(self._db, query_id, batch)
             self._db.execute("INSERT OR REPLACE INTO batches VALUES (?, ?)", (query_id, batch_id))
-        return BatchReport(batch_id, events=len(batch.events), transitions=told, stats=batch.stats)
+        return BatchReport(
+            batch_id,
+            events=len(batch.events),
+            findings=Counter((event.code, event.kind.value) for event in batch.events),
+            transitions=told,
+            stats=batch.stats,
+        )
 
     def report(self, health: HealthObservation) -> tuple[Transition, ...]:
         """Take a finding that the job makes of itself: a sink fails, or is well again."""
