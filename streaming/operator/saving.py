@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 STATE_VERSION: Final = 1
 MAX_SHARED: Final = 2_000
+MAX_UNPACKED: Final = 2**31
 _CODEC: Final = pa.Codec("zstd", compression_level=1)
 _LONGS: Final = (
     *("at", "interval", "committed", "ledger"),
@@ -54,6 +55,8 @@ def _packed(data: bytes) -> bytes:
 
 def _unpacked(data: bytes) -> bytes:
     size = int.from_bytes(data[:8], "little")
+    if size > MAX_UNPACKED:
+        raise UnreadableStateError(f"a part of the state claims to have {size} bytes")
     return bytes(_CODEC.decompress(data[8:], decompressed_size=size, asbytes=True))
 
 
@@ -238,7 +241,7 @@ def restore(saved: Saved, limits: Limits) -> Keeper:
         _restore_rest(rest, bucket, codec, pool)
     except StateLayoutError as error:
         raise UnreadableStateError(str(error)) from error
-    except (ValueError, KeyError, IndexError, TypeError, pa.ArrowException) as error:
+    except (ValueError, LookupError, TypeError, OSError, MemoryError, pa.ArrowException) as error:
         raise UnreadableStateError(f"{type(error).__name__}: {error}") from error
     if codec is not CODEC:
         for partition in bucket.partitions.values():

@@ -91,6 +91,9 @@ def take_over(numbers: Numbers, slots: Longs, moved: Moved) -> None:
     numbers.end[slots] = moved.end
     numbers.interval[slots] = moved.at - numbers.at[slots]
     numbers.at[slots] = moved.at
-    committed = np.maximum(numbers.committed[slots], moved.watermark[each, leader])
+    # A follower read after its leader may show a commit that the leader did not show yet.
+    present = numbers.replicas[slots][:, None] > _PLACES
+    shown = np.where(present, moved.watermark, MISSING).max(axis=1)
+    committed = np.maximum(numbers.committed[slots], shown)
     numbers.committed[slots] = committed
     numbers.ledger[slots] = np.where(numbers.has_lineage[slots], committed, numbers.ledger[slots])

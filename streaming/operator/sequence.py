@@ -43,16 +43,15 @@ class Sequence:
 
     def ready(self, horizon_ms: int) -> Iterator[Row]:
         """The rows whose turn it is; nothing up to `horizon_ms` is still on its way."""
-        while self.held:
-            row = self.held[0]
-            if row.observed_at_ms <= self.at_ms:
-                del self.held[0]
-                continue
-            if not (
-                self._follows(row) or row.observed_at_ms <= horizon_ms or len(self.held) > MAX_HELD
-            ):
+        while True:
+            self.held = [row for row in self.held if row.observed_at_ms > self.at_ms]
+            row = next((row for row in self.held if self._follows(row)), None)
+            if row is None and self.held:
+                first = self.held[0]
+                if first.observed_at_ms <= horizon_ms or len(self.held) > MAX_HELD:
+                    row = first
+            if row is None:
                 return
-            del self.held[0]
             self.at_ms, self.source = row.observed_at_ms, row.source
             self.ended = row.kind == GONE
             yield row
