@@ -226,8 +226,9 @@ def first_disagreement(a: Lineage, b: Lineage, *, start: int, end: int) -> int |
     """The first offset in [start, end) that both lineages know, with different epochs.
 
     None is agreement. Below the first entry of a lineage the epoch is unknown and cannot disagree.
+    In-sync replicas mostly share one lineage, and then one object.
     """
-    if not a or not b:
+    if a is b or not a or not b:
         return None
     first_known = max(start, a[0].start_offset, b[0].start_offset)
     if first_known >= end:
