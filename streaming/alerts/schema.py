@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 VERSION: Final = 1
 APPLICATION_ID: Final = 0x54494445  # "TIDE"
 BUSY_TIMEOUT_S: Final = 10.0
+LOG_KEPT_BYTES: Final = 16_000_000
 
 TABLES: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -90,6 +91,7 @@ def _prepare(connection: sqlite3.Connection, path: Path | str) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     # A sink must never have seen a transition that a power cut takes out of the store again.
     connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA journal_size_limit = {LOG_KEPT_BYTES}")
     if connection.execute("PRAGMA user_version").fetchone()[0] == VERSION:
         _check_owner(connection, path)
         return

@@ -76,6 +76,8 @@ class JsonLinesSink:
             self._tail.popitem(last=False)
 
     def _opened(self) -> BinaryIO:
+        if self._file is not None and not self._is_current(self._file):
+            self.close()
         if self._file is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("ab")
@@ -84,6 +86,13 @@ class JsonLinesSink:
             self._tail.clear()
             self._remember(self._last_lines())
         return self._file
+
+    def _is_current(self, opened: BinaryIO) -> bool:
+        """Whether the name still means the file: somebody may have moved it away."""
+        try:
+            return os.path.samestat(self.path.stat(), os.fstat(opened.fileno()))
+        except OSError:
+            return False
 
     def _last_lines(self) -> list[bytes]:
         """The last TAIL lines, oldest first, of this file and those before it."""

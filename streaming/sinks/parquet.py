@@ -83,6 +83,8 @@ class ParquetSink:
     def _last_seq(self, store_id: str) -> int:
         if store_id not in self._last:
             self.directory.mkdir(parents=True, exist_ok=True)
+            for left_over in self.directory.glob(".alerts-*.parquet.tmp"):
+                left_over.unlink()
             found = [_NAME.fullmatch(path.name) for path in self.directory.iterdir()]
             ends = [int(match[3]) for match in found if match and match[1] == store_id]
             self._last[store_id] = max(ends, default=0)

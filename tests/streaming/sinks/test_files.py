@@ -115,18 +115,25 @@ def test_a_directory_that_cannot_be_written_is_a_failure_of_the_sink(tmp_path: P
         ParquetSink(tmp_path / "file" / "alerts").deliver(many(1))
 
 
+def test_a_file_that_was_moved_away_is_begun_anew(tmp_path: Path) -> None:
+    path = tmp_path / "alerts.jsonl"
+    told = many(3)
+    with closing(JsonLinesSink(path)) as sink:
+        sink.deliver(told[:2])
+        path.rename(tmp_path / "elsewhere")
+        sink.deliver(told[2:])
+    assert lines(path) == [told[2].transition.text]
+
+
 def test_after_a_failed_write_the_file_is_looked_at_again(tmp_path: Path) -> None:
     path = tmp_path / "alerts.jsonl"
     told = many(4)
-    sink = JsonLinesSink(path)
-    sink.deliver(told[:2])
-    assert sink._file is not None
-    sink._file.close()
-    sink._file = open("/dev/full", "ab", buffering=0)  # noqa: PTH123, SIM115
-    with pytest.raises(SinkError, match="No space left"):
+    path.symlink_to("/dev/full")
+    with closing(JsonLinesSink(path)) as sink:
+        with pytest.raises(SinkError, match="No space left"):
+            sink.deliver(told[:2])
+        path.unlink()
         sink.deliver(told)
-    sink.deliver(told)
-    sink.close()
     assert lines(path) == [each.transition.text for each in told]
 
 
@@ -152,7 +159,7 @@ def test_a_delivery_that_overlaps_adds_only_what_is_new(tmp_path: Path) -> None:
 
 
 def test_a_file_half_written_is_not_seen_and_written_again(tmp_path: Path) -> None:
-    (tmp_path / ".alerts-5eed-000000000001-000000000003.parquet.tmp").write_bytes(b"PAR1half")
+    (tmp_path / ".alerts-5eed-000000000001-000000000009.parquet.tmp").write_bytes(b"PAR1half")
     ParquetSink(tmp_path).deliver(many(3))
     assert len(ids(tmp_path)) == 3
     assert [path.name[0] for path in tmp_path.iterdir()] == ["a"]
