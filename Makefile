@@ -62,7 +62,7 @@ explore: $(STAMP) ## every reachable state of the simulator's kernel: counts as 
 	$(BIN)/python -m tests.explore
 
 search: $(STAMP) ## random fault histories: the monitor against the simulator's own ledger
-	$(BIN)/python -m tests.proof.search --histories 1000 --seed 1
+	$(BIN)/python -m tests.proof.search --safe 1000 --histories 1000 --seed 1
 
 sampling: $(STAMP) ## misses and false alarms by fault kind, skew and rate; writes docs/sampling.md
 	$(BIN)/python -m tests.proof.sampling --quick --write

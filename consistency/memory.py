@@ -19,13 +19,14 @@ if TYPE_CHECKING:
         PartitionState,
         Registration,
     )
+    from tidestaff.consistency.origins import Origins
     from tidestaff.consistency.verdict import Verdicts
     from tidestaff.consistency.versions import Mode, RuleSet
 
 MAX_LEDGER_ENTRIES: Final = 16
 MAX_LINEAGE_ENTRIES: Final = 32
 MAX_ERAS: Final = 8
-MAX_LOST_RANGES: Final = 8
+MAX_LOST_RANGES: Final = 16
 MAX_ISR_EXITS: Final = 4
 MAX_SUSPICIONS: Final = 64
 NOBODY: Final = -1
@@ -113,7 +114,10 @@ class Suspicion(NamedTuple):
 
 
 class PartitionMemory(NamedTuple):
-    """All that is kept of one partition."""
+    """All that is kept of one partition.
+
+    `last_isr`: the ISR when there last was a leader; None if it may have changed unseen.
+    """
 
     topic_id: str | None
     state_czxid: int | None
@@ -141,6 +145,8 @@ class PartitionMemory(NamedTuple):
     settled_watermarks: tuple[SettledWatermark, ...]
     kept_tails: tuple[KeptTail, ...]
     calm: Verdicts | None
+    last_isr: tuple[BrokerId, ...] | None = None
+    origins: Origins | None = None
 
     def replica(self, broker: BrokerId) -> ReplicaMemory | None:
         for replica in self.replicas:

@@ -201,7 +201,8 @@ class PartitionObservation:
     (ZooKeeper mode only). `authoritative` is False where the metadata came from a broker's cache,
     which may lag. `preferred_imbalance` is the share of the partitions that prefer AR[0] which it
     does not lead; None where it is not known, or while the controller does not rebalance (up to
-    3.3: during any reassignment in the cluster).
+    3.3: during any reassignment in the cluster). `continuous`: the source vouches that nothing of
+    this changed unseen since its last observation of the partition.
     """
 
     cluster: str
@@ -224,6 +225,7 @@ class PartitionObservation:
     digests: tuple[BatchDigest, ...] = ()
     deleting: bool = False
     authoritative: bool = True
+    continuous: bool = False
     source: str = "unknown"
     round: int = 0
 

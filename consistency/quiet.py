@@ -35,9 +35,10 @@ def quiet_step(
     again = observation.leader_again
     last_end = end if again is None or again.log_end_offset is None else again.log_end_offset
     replicas = []
+    shown = watermark
     for reading, replica in zip(observation.replicas, memory.replicas, strict=True):
         own_end = reading.log_end_offset
-        if own_end is None or not watermark <= own_end <= last_end:
+        if own_end is None or not max(watermark, memory.committed_end) <= own_end <= last_end:
             return None
         if not _only_grew(reading, replica, memory):
             return None
@@ -47,11 +48,12 @@ def quiet_step(
                 return None
             if own_end < end and own_end < replica.mark_offset:
                 return None
+            shown = max(shown, own_watermark)
         replicas.append(_remembered(reading, replica, memory, observation, end))
+    if leader.lineage and not _ledger_follows(memory, leader.lineage[-1], shown):
+        return None
     return (
-        _with_growth(
-            memory, observation, watermark, tuple(replicas), has_lineage=bool(leader.lineage)
-        ),
+        _with_growth(memory, observation, shown, tuple(replicas), has_lineage=bool(leader.lineage)),
         calm,
     )
 
@@ -103,6 +105,8 @@ def _with_growth(
         memory.settled_watermarks,
         memory.kept_tails,
         memory.calm,
+        memory.last_isr,
+        memory.origins,
     )
 
 

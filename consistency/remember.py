@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidestaff.consistency.checks.isr import FLAPPING_WINDOW_MS
-from tidestaff.consistency.checks.truncation import lost_range
+from tidestaff.consistency.checks.lineages import is_rising
+from tidestaff.consistency.checks.truncation import leads_by_its_own_word, lost_ranges
 from tidestaff.consistency.epochs import normalise
 from tidestaff.consistency.kept_tails import kept_tails, settled_watermarks
 from tidestaff.consistency.lag import CaughtUp, caught_up
@@ -20,7 +21,8 @@ from tidestaff.consistency.memory import (
     PartitionMemory,
     ReplicaMemory,
 )
-from tidestaff.consistency.model import ControllerClaim
+from tidestaff.consistency.model import ControllerClaim, OffsetRange
+from tidestaff.consistency.ranges import without
 from tidestaff.consistency.versions import Truncation
 
 if TYPE_CHECKING:
@@ -31,9 +33,9 @@ if TYPE_CHECKING:
         BrokerId,
         ClusterObservation,
         Lineage,
-        OffsetRange,
         ReplicaReading,
     )
+    from tidestaff.consistency.origins import Origins
     from tidestaff.consistency.verdict import Verdicts
 
 
@@ -76,6 +78,8 @@ def remember_partition(sight: Sight, judgement: Judgement, verdicts: Verdicts) -
         settled_watermarks=settled_watermarks(sight),
         kept_tails=kept_tails(sight),
         calm=None,
+        last_isr=_last_isr(sight),
+        origins=_origins(sight),
     )
     return memory._replace(calm=verdicts) if _is_calm(sight, judgement) else memory
 
@@ -130,17 +134,19 @@ def _ledger(sight: Sight) -> _Ledger:
     )
     watermark, leader = sight.leader_watermark, sight.leader
     if not sight.coherent or watermark is None or leader is None:
-        return known
-    gone = lost_range(sight)
-    if gone is not None:
+        return _committed_out_of_office(sight, known)
+    gone = lost_ranges(sight)
+    if gone:
+        first = gone[0].start
         known = known._replace(
-            end=min(known.end, gone.start),
-            epochs=tuple(e for e in known.epochs if e.start_offset < gone.start),
-            epochs_end=min(known.epochs_end, gone.start),
-            lost=(*known.lost, gone)[-MAX_LOST_RANGES:],
+            end=min(known.end, first),
+            epochs=tuple(e for e in known.epochs if e.start_offset < first),
+            epochs_end=min(known.epochs_end, first),
+            lost=(*known.lost, *gone)[-MAX_LOST_RANGES:],
         )
     log_start = leader.log_start_offset or 0
     known = known._replace(start=max(known.start, log_start))
+    watermark = max(watermark, _shown_by_others(sight))
     if watermark >= known.end:
         known = known._replace(end=watermark)
         if leader.lineage:
@@ -150,11 +156,60 @@ def _ledger(sight: Sight) -> _Ledger:
     return known._replace(end=max(known.end, known.start))
 
 
+def _shown_by_others(sight: Sight) -> int:
+    """How far another replica shows that a leader had committed: a new leader's HW starts lower.
+
+    As far as the leader in office has it; what it does not have is lost, and reported.
+    """
+    shown = [
+        reading.high_watermark or 0
+        for reading in sight.followers()
+        if reading.broker in sight.state.isr or leads_by_its_own_word(sight, reading)
+    ]
+    return min(max(shown, default=0), sight.leader_end or 0)
+
+
+def _committed_out_of_office(sight: Sight, known: _Ledger) -> _Ledger:
+    """While nobody is seen in office, a leader of an older epoch may still commit.
+
+    Only what it has beyond the ledger is taken over, and only what was not reported as lost.
+    """
+    for reading in sight.replicas:
+        watermark = reading.high_watermark
+        if watermark is None or not leads_by_its_own_word(sight, reading) or not sight.identified:
+            continue
+        beyond = OffsetRange(known.end, watermark)
+        if beyond.start >= beyond.end or without(beyond, known.lost) != (beyond,):
+            continue
+        if reading.lineage and is_rising(reading.lineage) and known.epochs_end == known.end:
+            trimmed = normalise(reading.lineage, log_start_offset=known.end, end_offset=watermark)
+            epochs = _bounded((*known.epochs, *trimmed), MAX_LEDGER_ENTRIES, like=())
+            known = known._replace(epochs=epochs, epochs_end=watermark)
+        known = known._replace(end=watermark)
+    return known
+
+
 def _bounded(lineage: Lineage, at_most: int, *, like: Lineage) -> Lineage:
     """The newest entries; the very object of the reading where nothing was taken away."""
     if len(lineage) > at_most:
         return lineage[-at_most:]
     return like if lineage == like else lineage
+
+
+def _origins(sight: Sight) -> Origins | None:
+    """Losses wait for an observation in which they can be reported."""
+    known = sight.origins
+    reportable = sight.coherent and sight.leader is not None and not sight.observation.deleting
+    return known._replace(pending=()) if known is not None and reportable else known
+
+
+def _last_isr(sight: Sight) -> tuple[BrokerId, ...] | None:
+    memory, state = sight.memory, sight.state
+    if state.leader >= 0 or memory is None:
+        return state.isr if state.leader >= 0 else None
+    if memory.state.leader < 0:
+        return memory.last_isr
+    return memory.state.isr if sight.only_new_epochs else None
 
 
 def _eras(sight: Sight) -> tuple[Era, ...]:

@@ -117,14 +117,17 @@ class Broker:
         self._parked = {}
 
     def resume(self) -> None:
-        """SIGCONT: what arrived meanwhile is handled now, in order."""
+        """SIGCONT: what arrived meanwhile is handled now, in order, before anything newer."""
         self.paused = False
-        waiting, self._inbox = self._inbox, []
-        for event in waiting:
-            if self.answers:
-                event()
+        self.loop.after(0, self._handle_next)
         for fetcher in [self.fetchers[leader] for leader in sorted(self.fetchers)]:
             fetcher.wake(1)
+
+    def _handle_next(self) -> None:
+        if self.answers and self._inbox:
+            event = self._inbox.pop(0)
+            event()
+            self.loop.after(0, self._handle_next)
 
     def every(self, period: Callable[[], int], action: Event) -> None:
         """Repeat while this process lives."""
@@ -142,7 +145,7 @@ class Broker:
         """A message for one process: a paused one handles it later, another one never."""
         if not self.up or self.incarnation != incarnation:
             return
-        if self.paused:
+        if self.paused or self._inbox:
             self._inbox.append(event)
         else:
             event()

@@ -22,7 +22,7 @@ from tidestaff.connectors.simulator.truth import Truth
 from tidestaff.connectors.simulator.zk_mode import ZooKeeperMode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tidestaff.connectors.simulator.coordination import Coordination
     from tidestaff.connectors.simulator.replica import Replica
@@ -68,6 +68,7 @@ class SimulatedCluster(Commands):
         self.brokers = {broker: Broker(self, broker) for broker in self.config.brokers}
         self.mode: Coordination = KRaftMode(self) if self.preset.kraft else ZooKeeperMode(self)
         self.truth = Truth(self)
+        self.after_event: Callable[[Sequence[TopicPartition]], None] | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -106,11 +107,14 @@ class SimulatedCluster(Commands):
         return done
 
     def _examine(self) -> None:
+        touched: Sequence[TopicPartition] = ()
         if self.touched:
             touched = sorted(self.touched)
             self.touched.clear()
             for partition in touched:
                 self.truth.examine(partition)
+        if self.after_event is not None:
+            self.after_event(touched)
 
     def note(self, kind: str, **details: Any) -> None:
         """Something an operator would find in a broker's log."""

@@ -6,7 +6,7 @@ elects, and says what the partition becomes; None if nothing changes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -173,12 +173,9 @@ def _last_known(draft: _Draft, state: PartitionState, leader: BrokerId | None) -
 
 
 def reassignment(partition: Partition, target: tuple[BrokerId, ...]) -> Wanted:
-    """Start moving to `target`, or cancel by naming what was there before."""
-    current = partition.assignment
-    origin = tuple(b for b in current.replicas if b not in current.adding)
-    removing = tuple(sorted(set(origin) - set(target)))
-    adding = tuple(sorted(set(target) - set(origin)))
-    dropped = set(current.replicas) - set(target) - set(removing)
-    isr = tuple(b for b in partition.state.isr if b not in dropped)
-    wanted = Wanted(assignment=Assignment((*target, *removing), adding, removing))
-    return replace(wanted, isr=isr) if dropped and isr else wanted
+    """Start moving to `target`; whatever is there now and is not wanted is being removed, also what
+    an earlier reassignment was adding."""
+    current = partition.assignment.replicas
+    removing = tuple(sorted(set(current) - set(target)))
+    adding = tuple(sorted(set(target) - set(current)))
+    return Wanted(assignment=Assignment((*target, *removing), adding, removing))

@@ -90,6 +90,7 @@ class KRaftController:
         self.partitions.pop(partition, None)
         self.partitions[partition] = new._replace(offset=self.next_offset())
         self.cluster.touched.add(partition)
+        self.cluster.truth.written(partition, new.state)
 
     def _election(self, partition: TopicPartition) -> Election:
         allowed = self.cluster.unclean_allowed(partition.topic)

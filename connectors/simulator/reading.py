@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidestaff.consistency.model import PartitionSettings, ReplicaReading
+from tidestaff.consistency.model import LineageSource, PartitionSettings, ReplicaReading
 
 if TYPE_CHECKING:
     from tidestaff.connectors.simulator.broker import Broker
     from tidestaff.connectors.simulator.cluster import SimulatedCluster
+    from tidestaff.connectors.simulator.replica import Replica
     from tidestaff.consistency.model import TopicPartition
 
 
@@ -21,23 +22,14 @@ class Reader:
         self._begun: list[tuple[TopicPartition, ReplicaReading]] = []
 
     def begin(self, partitions: list[TopicPartition]) -> None:
-        broker, preset = self._broker, self._cluster.preset
+        broker = self._broker
         if not broker.answers:
             return
         for partition in partitions:
             replica = broker.replicas.get(partition)
             if replica is None:
                 continue
-            reading = ReplicaReading(
-                broker=broker.id,
-                log_start_offset=replica.log.start,
-                high_watermark=replica.high_watermark,
-                broker_epoch=broker.broker_epoch,
-                leader_epoch=replica.leader_epoch if replica.known else None,
-                leads=replica.leads if replica.known else None,
-                topic_id=replica.topic_id if preset.topic_ids else None,
-                read_at_ms=self._cluster.now_ms,
-            )
+            reading = reading_of(broker, replica, self._cluster.now_ms)
             self._begun.append((partition, reading))
 
     def finish(self) -> list[tuple[TopicPartition, ReplicaReading]]:
@@ -55,6 +47,26 @@ class Reader:
             )
             found.append((partition, finished))
         return found
+
+
+def reading_of(broker: Broker, replica: Replica, now_ms: int) -> ReplicaReading:
+    """All of one replica at one moment. Built by position: a load source makes many of them."""
+    preset, known = replica.preset, replica.known
+    return ReplicaReading(
+        broker.id,
+        replica.log.start,
+        replica.high_watermark,
+        replica.log.end,
+        broker.broker_epoch,
+        replica.leader_epoch if known else None,
+        replica.leader == replica.broker if known else None,
+        replica.epochs.lineage() if preset.epoch_file else None,
+        LineageSource.CHECKPOINT_FILE,
+        None,
+        replica.topic_id if preset.topic_ids else None,
+        True,  # noqa: FBT003 - the log directory is online
+        now_ms,
+    )
 
 
 def partition_settings(cluster: SimulatedCluster, topic: str) -> PartitionSettings:

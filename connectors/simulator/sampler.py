@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidestaff.connectors.simulator.reading import Reader, partition_settings
+from tidestaff.connectors.simulator.reading import Reader, partition_settings, reading_of
 from tidestaff.consistency.model import (
     Bracket,
     ClusterObservation,
@@ -19,7 +19,7 @@ from tidestaff.consistency.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tidestaff.connectors.simulator.cluster import SimulatedCluster
     from tidestaff.connectors.simulator.coordination import PartitionMetadata
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     )
 
     Metadata = dict[TopicPartition, PartitionMetadata]
-    Readings = dict[tuple[TopicPartition, BrokerId], ReplicaReading]
+    Readings = dict[TopicPartition, dict[BrokerId, ReplicaReading]]
+    Targets = dict[BrokerId, list[TopicPartition]]
 
 
 class _Sight(NamedTuple):
@@ -56,6 +57,7 @@ class Sampler:
 
     `skew` is the longest time in ms between two readings of a round, `loss` and `duplication` are
     probabilities per observation, `reorder` the probability that one is held back behind the next.
+    `continuous` is whoever uses it vouching that it looks after every event.
     """
 
     def __init__(
@@ -69,16 +71,18 @@ class Sampler:
         duplication: float = 0.0,
         reorder: float = 0.0,
         bracketed: bool = True,
+        continuous: bool = False,
         seed: int = 0,
         source: str = "simulator",
     ) -> None:
         self.cluster, self.rules, self.every_ms = cluster, rules, every_ms
         self.skew, self.loss, self.duplication, self.reorder = skew, loss, duplication, reorder
-        self.bracketed, self.source = bracketed, source
+        self.bracketed, self.continuous, self.source = bracketed, continuous, source
         self.rounds = 0
         self._chance = random.Random(seed)  # noqa: S311 - reproducible on purpose
         self._silent_since: dict[BrokerId, int] = {}
         self._held: list[Observation] = []
+        self._looked_ms = -1
 
     def run(self, duration_ms: int) -> Iterator[Observation]:
         """Rounds at a fixed rate for that long."""
@@ -93,18 +97,35 @@ class Sampler:
     def round(self) -> list[Observation]:
         """One round: the cluster first, then every partition, then who did not answer."""
         self.rounds += 1
-        began = self.cluster.now_ms
-        before_epoch = self._controller_epoch()
-        metadata, registrations = self._metadata(), self.cluster.mode.registrations()
-        leaders, followers = self._targets(metadata)
-        first = self._read(leaders)
-        readings = {**first, **self._read(followers)}
-        # Without skew no time passes: a second look would see the same.
-        again = self._read(leaders) if self.bracketed and self.skew else first
-        self._pause()
-        after = self._metadata() if self.bracketed and self.skew else metadata
-        self._pause()
-        sight = _Sight(
+        before_epoch = self.cluster.mode.controller_epoch()
+        sight = self._sight(self.cluster.now_ms, self.cluster.mode.partitions())
+        seen: list[Observation] = [self._cluster_observation(sight, before_epoch)]
+        seen += self._observations(sight)
+        return self._disturb(seen + self._health(sight.began))
+
+    def look(self, partitions: Sequence[TopicPartition]) -> list[Observation]:
+        """A faithful sample of these partitions alone, at this very moment.
+
+        Several events may fall into one millisecond; every look has a time of its own, so that none
+        of them counts as late.
+        """
+        assert not self.skew
+        self.rounds += 1
+        self._looked_ms = max(self.cluster.now_ms, self._looked_ms + 1)
+        sight = self._sight(self._looked_ms, partitions)
+        everything = self._metadata(self.cluster.mode.partitions())
+        return list(self._observations(sight._replace(imbalance=_imbalance(everything))))
+
+    def _sight(self, began: int, partitions: Sequence[TopicPartition]) -> _Sight:
+        mode = self.cluster.mode
+        metadata, registrations = self._metadata(partitions), mode.registrations()
+        if self.skew:
+            readings, again, after = self._readings_in_time(metadata)
+        else:
+            # No time passes: a second look would see the same.
+            readings = again = self._readings_at_once(metadata)
+            after = metadata
+        return _Sight(
             began,
             metadata,
             registrations,
@@ -113,93 +134,102 @@ class Sampler:
             after,
             _imbalance(metadata),
             {t: partition_settings(self.cluster, t) for t in {p.topic for p in metadata}},
-            self.cluster.mode.controller(),
-            self._controller_epoch(),
+            mode.controller(),
+            mode.controller_epoch(),
         )
-        seen: list[Observation] = [self._cluster_observation(sight, before_epoch)]
-        seen += [self._observation(partition, sight) for partition in sorted(metadata)]
-        return self._disturb(seen + self._health(began))
 
     def _pause(self) -> None:
         if self.skew:
             self.cluster.advance(self._chance.randint(0, self.skew))
 
-    def _controller_epoch(self) -> int:
-        return self.cluster.mode.controller_epoch()
+    def _metadata(self, partitions: Sequence[TopicPartition]) -> Metadata:
+        of = self.cluster.mode.partition
+        return {
+            partition: known for partition in partitions if (known := of(partition)) is not None
+        }
 
-    def _metadata(self) -> Metadata:
-        found = {}
-        for partition in self.cluster.mode.partitions():
-            known = self.cluster.mode.partition(partition)
-            if known is not None:
-                found[partition] = known
+    def _readings_at_once(self, metadata: Metadata) -> Readings:
+        now_ms, found = self.cluster.now_ms, {}
+        answering = {b.id: b for b in self.cluster.brokers.values() if b.answers}
+        for partition, known in metadata.items():
+            found[partition] = {
+                broker: reading_of(answering[broker], replica, now_ms)
+                for broker in known.assignment.replicas
+                if broker in answering
+                and (replica := answering[broker].replicas.get(partition)) is not None
+            }
         return found
 
-    def _targets(
-        self, metadata: Metadata
-    ) -> tuple[list[tuple[BrokerId, TopicPartition]], list[tuple[BrokerId, TopicPartition]]]:
-        leaders: list[tuple[BrokerId, TopicPartition]] = []
-        followers: list[tuple[BrokerId, TopicPartition]] = []
-        for partition in sorted(metadata):
-            known = metadata[partition]
-            for broker in sorted(known.assignment.replicas):
-                group = leaders if broker == known.state.leader else followers
-                group.append((broker, partition))
-        return sorted(leaders), sorted(followers)
+    def _readings_in_time(self, metadata: Metadata) -> tuple[Readings, Readings, Metadata]:
+        """Leaders, followers, leaders again, metadata again; the cluster lives on in between."""
+        leaders, followers = _targets(metadata)
+        readings: Readings = {partition: {} for partition in metadata}
+        self._read(leaders, readings)
+        self._read(followers, readings)
+        again: Readings = {partition: {} for partition in metadata}
+        if self.bracketed:
+            self._read(leaders, again)
+        self._pause()
+        after = self._metadata(self.cluster.mode.partitions()) if self.bracketed else metadata
+        self._pause()
+        return readings, again, after
 
-    def _read(self, targets: list[tuple[BrokerId, TopicPartition]]) -> Readings:
+    def _read(self, targets: Targets, into: Readings) -> None:
         """One batched request per broker; log start and HW before LEO and lineage."""
-        found: Readings = {}
-        wanted: dict[BrokerId, list[TopicPartition]] = {}
-        for broker, partition in targets:
-            wanted.setdefault(broker, []).append(partition)
-        for broker in sorted(wanted):
+        for broker in sorted(targets):
             self._pause()
             reader = Reader(self.cluster, self.cluster.brokers[broker])
-            reader.begin(wanted[broker])
+            reader.begin(targets[broker])
             self._pause()
             for partition, reading in reader.finish():
-                found[partition, broker] = reading
-        return found
+                into[partition][broker] = reading
 
-    def _observation(self, partition: TopicPartition, sight: _Sight) -> PartitionObservation:
-        known, readings = sight.metadata[partition], sight.readings
-        replicas, leader = known.assignment.replicas, known.state.leader
-        leader_again = sight.again.get((partition, leader))
-        bracket = Bracket.NONE
-        if self.bracketed:
-            first = readings.get((partition, leader))
-            bracket = _bracket(known, sight.after.get(partition), first, leader_again)
-        return PartitionObservation(
-            cluster=self.cluster.config.cluster,
-            topic=partition.topic,
-            partition=partition.partition,
-            observed_at_ms=sight.began,
-            rules=self.rules,
-            state=known.state,
-            assignment=known.assignment,
-            live=tuple(r for r in sight.registrations if r.broker in replicas),
-            settings=sight.settings[partition.topic],
-            replicas=tuple(
-                readings[partition, broker]
-                for broker in replicas
-                if (partition, broker) in readings
-            ),
-            leader_again=leader_again,
-            bracket=bracket,
-            topic_id=known.topic_id if self.cluster.preset.topic_ids else None,
-            state_czxid=known.czxid,
-            controller=sight.controller,
-            cluster_controller_epoch=None if self.cluster.preset.kraft else sight.controller_epoch,
-            preferred_imbalance=sight.imbalance[replicas[0]],
-            deleting=known.deleting,
-            source=self.source,
-            round=self.rounds,
-        )
+    def _observations(self, sight: _Sight) -> Iterator[PartitionObservation]:
+        cluster, preset = self.cluster, self.cluster.preset
+        live: dict[tuple[BrokerId, ...], tuple[Registration, ...]] = {}
+        controller_epoch = None if preset.kraft else sight.controller_epoch
+        for partition, known in sight.metadata.items():
+            replicas, leader = known.assignment.replicas, known.state.leader
+            if replicas not in live:
+                live[replicas] = tuple(r for r in sight.registrations if r.broker in replicas)
+            readings = sight.readings[partition]
+            leader_again, bracket = None, Bracket.NONE
+            if self.bracketed:
+                leader_again = sight.again[partition].get(leader)
+                after = sight.after.get(partition)
+                bracket = _bracket(known, after, readings.get(leader), leader_again)
+            yield PartitionObservation(
+                cluster=cluster.config.cluster,
+                topic=partition.topic,
+                partition=partition.partition,
+                observed_at_ms=sight.began,
+                rules=self.rules,
+                state=known.state,
+                assignment=known.assignment,
+                live=live[replicas],
+                settings=sight.settings[partition.topic],
+                replicas=tuple([readings[broker] for broker in replicas if broker in readings]),
+                leader_again=leader_again,
+                bracket=bracket,
+                topic_id=known.topic_id if preset.topic_ids else None,
+                state_czxid=known.czxid,
+                controller=sight.controller,
+                cluster_controller_epoch=controller_epoch,
+                preferred_imbalance=sight.imbalance[replicas[0]],
+                deleting=known.deleting,
+                continuous=self.continuous,
+                source=self.source,
+                round=self.rounds,
+            )
 
     def _cluster_observation(self, sight: _Sight, before_epoch: int) -> ClusterObservation:
         mode = self.cluster.mode
-        leading = {broker for (_, broker), reading in sight.readings.items() if reading.leads}
+        leading = {
+            reading.broker
+            for readings in sight.readings.values()
+            for reading in readings.values()
+            if reading.leads
+        }
         return ClusterObservation(
             cluster=self.cluster.config.cluster,
             observed_at_ms=sight.began,
@@ -270,13 +300,13 @@ def _bracket(
 ) -> Bracket:
     """Coherent: nothing of the metadata changed, and the leader, where it answered, was in that
     epoch both times."""
-    if after is None or before[:4] != after[:4]:
+    if after is not before and (after is None or before[:4] != after[:4]):
         return Bracket.STRADDLED
     if before.state.leader < 0:
         return Bracket.COHERENT
     if (first is None) != (again is None):
         return Bracket.STRADDLED
-    for reading in (first, again):
+    for reading in (first, again) if first is not again else (first,):
         if reading is None:
             continue
         in_office = reading.leads and reading.leader_epoch == before.state.leader_epoch
@@ -285,6 +315,17 @@ def _bracket(
     if first is not None and again is not None and first.broker_epoch != again.broker_epoch:
         return Bracket.STRADDLED
     return Bracket.COHERENT
+
+
+def _targets(metadata: Metadata) -> tuple[Targets, Targets]:
+    """What to ask of each broker as a leader, and as a follower."""
+    leaders: Targets = {}
+    followers: Targets = {}
+    for partition, known in metadata.items():
+        for broker in known.assignment.replicas:
+            group = leaders if broker == known.state.leader else followers
+            group.setdefault(broker, []).append(partition)
+    return leaders, followers
 
 
 def _imbalance(metadata: Metadata) -> dict[BrokerId, float]:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidestaff.connectors.simulator.log import Run, shared, unshared
-from tidestaff.consistency.model import OffsetRange, TopicPartition
+from tidestaff.consistency.model import OffsetRange, RecoveryState, TopicPartition
 
 if TYPE_CHECKING:
     from tidestaff.connectors.simulator.cluster import SimulatedCluster
     from tidestaff.connectors.simulator.coordination import PartitionMetadata
     from tidestaff.connectors.simulator.replica import Replica
-    from tidestaff.consistency.model import BrokerId
+    from tidestaff.consistency.model import BrokerId, PartitionState
 
 
 _REMEMBERED = 64
@@ -27,8 +27,8 @@ _REMEMBERED = 64
 class Loss(NamedTuple):
     """Committed records [start, end) that the leader of `leader_epoch` does not hold.
 
-    `unclean`: there was an election outside the ISR (and ELR) since the leader before it took
-    office; `damaged`: its own disk had lost records. Either explains a loss; with neither the
+    `records` are the lost ones. `unclean`: there was an election outside the ISR (and ELR) since
+    the leader before it took office; `damaged`: its own disk had lost records. Either explains a loss; with neither the
     protocol itself lost the data.
     """
 
@@ -40,6 +40,7 @@ class Loss(NamedTuple):
     leader_epoch: int
     unclean: bool
     damaged: bool
+    records: tuple[Run, ...] = ()
 
 
 class Divergence(NamedTuple):
@@ -68,9 +69,11 @@ class _Book:
     committed: list[Run] = field(default_factory=list)
     floor: int = 0
     office: tuple[BrokerId, int, int] | None = None
+    interrupted: bool = False
     seen: dict[tuple[BrokerId, int, int], int] = field(default_factory=dict)
     alike: dict[tuple[BrokerId, BrokerId], tuple[int, int, int]] = field(default_factory=dict)
-    electable: tuple[BrokerId, ...] | None = None
+    electable: tuple[BrokerId, ...] = ()
+    last_isr: tuple[BrokerId, ...] = ()
     leader_epoch: int = -1
     unclean_epoch: int = -1
     lost: list[Run] = field(default_factory=list)
@@ -105,27 +108,41 @@ class Truth:
         book = self._books.get(partition)
         if book is None or book.topic_id != metadata.topic_id:
             book = self._books[partition] = _Book(metadata.topic_id)
-        self._note_election(partition, book, metadata)
+            self._note_electable(book, metadata.state)
         replicas = self._live_replicas(partition, metadata)
-        self._check_office(partition, metadata, book, replicas)
-        self._commit(partition, metadata, book, replicas)
+        in_office = self._in_office(metadata, replicas)
+        self._check_office(partition, book, in_office)
+        self._commit(partition, book, in_office, replicas)
         self._compare(partition, metadata, book, replicas)
 
-    def _note_election(
-        self, partition: TopicPartition, book: _Book, metadata: PartitionMetadata
-    ) -> None:
-        state = metadata.state
-        if state.leader_epoch != book.leader_epoch:
-            book.leader_epoch = state.leader_epoch
-            known = book.electable is not None
-            if known and state.leader >= 0 and state.leader not in (book.electable or ()):
-                book.unclean_epoch = state.leader_epoch
-                self.unclean_elections.append(
-                    UncleanElection(
-                        self._cluster.now_ms, partition, state.leader, state.leader_epoch
-                    )
-                )
-        book.electable = (*state.isr, *state.elr)
+    def written(self, partition: TopicPartition, state: PartitionState) -> None:
+        """One write of a partition's state: a controller may do several in one event, and who was
+        electable is known only from the write just before.
+
+        A write may take a replica into the ISR and elect it; versions that keep a recovery state
+        say which elections were unclean.
+        """
+        metadata, book = self._cluster.mode.partition(partition), self._books.get(partition)
+        if metadata is None or book is None or book.topic_id != metadata.topic_id:
+            return
+        elected = state.leader_epoch != book.leader_epoch and state.leader >= 0
+        recovered = state.recovery is RecoveryState.RECOVERED
+        clean = self._cluster.preset.recovery_state and recovered
+        if elected and state.leader not in book.electable and not clean:
+            book.unclean_epoch = state.leader_epoch
+            self.unclean_elections.append(
+                UncleanElection(self._cluster.now_ms, partition, state.leader, state.leader_epoch)
+            )
+        self._note_electable(book, state)
+
+    def _note_electable(self, book: _Book, state: PartitionState) -> None:
+        """Before 1.1 a dying ISR may leave none: then its last members, with their leader, are the
+        ones that hold everything."""
+        book.leader_epoch = state.leader_epoch
+        if state.leader >= 0:
+            book.last_isr = state.isr
+        emptied = not state.isr and self._cluster.preset.last_isr_member_may_go
+        book.electable = book.last_isr if emptied else (*state.isr, *state.elr)
 
     def _live_replicas(
         self, partition: TopicPartition, metadata: PartitionMetadata
@@ -137,98 +154,107 @@ class Truth:
                 found[broker.id] = replica
         return found
 
-    def _check_office(
-        self,
-        partition: TopicPartition,
-        metadata: PartitionMetadata,
-        book: _Book,
-        replicas: dict[BrokerId, Replica],
-    ) -> None:
-        """A leader that has just taken office must hold everything committed."""
+    def _in_office(
+        self, metadata: PartitionMetadata, replicas: dict[BrokerId, Replica]
+    ) -> Replica | None:
+        """The leader of the metadata's current epoch, once it knows and while it is scheduled."""
         leader = replicas.get(metadata.state.leader)
         if leader is None or not leader.leads or leader.leader_epoch != metadata.state.leader_epoch:
+            return None
+        return leader if self._cluster.brokers[leader.broker].answers else None
+
+    def _check_office(self, partition: TopicPartition, book: _Book, leader: Replica | None) -> None:
+        """A leader that has just taken office, or goes on in it, must hold everything committed."""
+        if leader is None:
+            book.interrupted = True
             return
         incarnation = self._cluster.brokers[leader.broker].incarnation
         office = (leader.broker, incarnation, leader.leader_epoch)
         book.floor = max(book.floor, leader.log.start)
-        if office == book.office:
+        if office == book.office and not book.interrupted:
             return
-        before, book.office = book.office, office
+        before, book.office, book.interrupted = book.office, office, False
         self._forget_below(book, book.floor)
-        if not book.committed:
-            return
-        within = OffsetRange(book.committed[0].start, book.committed[-1].end)
         held = leader.log.runs
-        book.lost = (book.lost + _clipped(book.committed, unshared(book.committed, held, within)))[
-            -_REMEMBERED:
-        ]
-        for missing in unshared(book.committed, held, within):
-            self._lose(partition, book, missing, leader, since=before[2] if before else -1)
+        for run in book.committed:
+            for missing in unshared([run], held, OffsetRange(run.start, run.end)):
+                lost = run._replace(start=missing.start, end=missing.end)
+                self._lose(partition, book, lost, leader, since=before[2] if before else -1)
         book.committed = _clipped(book.committed, shared(book.committed, held))
 
     def _lose(
-        self,
-        partition: TopicPartition,
-        book: _Book,
-        missing: OffsetRange,
-        leader: Replica,
-        *,
-        since: int,
+        self, partition: TopicPartition, book: _Book, lost: Run, leader: Replica, *, since: int
     ) -> None:
+        """Enter it; what touches a loss of the same moment makes one with it."""
+        book.lost = [*book.lost, lost][-_REMEMBERED:]
         damaged = leader.damaged or (leader.broker, partition) in self._wiped
-        self.losses.append(
-            Loss(
-                self._cluster.now_ms,
-                partition,
-                book.topic_id,
-                missing,
-                leader.broker,
-                leader.leader_epoch,
-                book.unclean_epoch > since,
-                damaged,
-            )
+        entry = Loss(
+            self._cluster.now_ms,
+            partition,
+            book.topic_id,
+            OffsetRange(lost.start, lost.end),
+            leader.broker,
+            leader.leader_epoch,
+            book.unclean_epoch > since,
+            damaged,
+            (lost,),
         )
+        last = self.losses[-1] if self.losses else None
+        adjacent = last is not None and last.offsets.end == lost.start
+        if last is not None and adjacent and last[:3] == entry[:3] and last[4:8] == entry[4:8]:
+            whole = OffsetRange(last.offsets.start, lost.end)
+            entry = entry._replace(offsets=whole, records=(*last.records, lost))
+            self.losses.pop()
+        self.losses.append(entry)
 
     def _commit(
         self,
         partition: TopicPartition,
-        metadata: PartitionMetadata,
         book: _Book,
+        in_office: Replica | None,
         replicas: dict[BrokerId, Replica],
     ) -> None:
         """Enter what leaders of any epoch have committed since the last look."""
-        del metadata
         leaders = [r for r in replicas.values() if r.leads]
         for leader in sorted(leaders, key=lambda r: -r.leader_epoch):
             incarnation = self._cluster.brokers[leader.broker].incarnation
             key = (leader.broker, incarnation, leader.leader_epoch)
-            seen = max(book.seen.get(key, 0), leader.log.start)
+            seen = max(book.seen.get(key, 0), leader.log.start, book.floor)
             if leader.high_watermark <= seen:
                 continue
             book.seen[key] = leader.high_watermark
-            self._enter(partition, book, leader, OffsetRange(seen, leader.high_watermark))
+            new = leader.log.slice(seen, leader.high_watermark)
+            if leader is not in_office:
+                new = self._kept(partition, book, new, leader, in_office)
+            book.committed = _overlaid(book.committed, new)
         if len(book.seen) > len(leaders):
             current = {(r.broker, r.leader_epoch) for r in leaders}
             book.seen = {k: v for k, v in book.seen.items() if (k[0], k[2]) in current}
 
-    def _enter(
-        self, partition: TopicPartition, book: _Book, leader: Replica, new: OffsetRange
-    ) -> None:
-        end = book.committed[-1].end if book.committed else max(book.floor, 0)
-        for run in leader.log.slice(max(new.start, end), new.end):
-            last = book.committed[-1] if book.committed else None
-            if last is not None and last[:2] == run[:2] and last.end == run.start:
-                book.committed[-1] = last._replace(end=run.end)
-            else:
-                book.committed.append(run)
-        if new.start < end:
-            # An older leader commits where a newer one already has: what differs is lost at once.
-            within = OffsetRange(max(new.start, book.floor), min(new.end, end))
-            mine = leader.log.slice(*within)
-            for missing in unshared(mine, book.committed, within) if mine else []:
-                part = leader.log.slice(*missing)
-                if not any(shared(part, [gone]) for gone in book.lost):
-                    self._lose(partition, book, missing, leader, since=leader.leader_epoch)
+    def _kept(
+        self,
+        partition: TopicPartition,
+        book: _Book,
+        new: list[Run],
+        leader: Replica,
+        in_office: Replica | None,
+    ) -> list[Run]:
+        """What a leader out of office commits is lost at once where the one in office (or, while
+        there is none, an earlier commit) has something else."""
+        others = in_office.log.runs if in_office is not None else None
+        kept = []
+        for run in new:
+            within = OffsetRange(run.start, run.end)
+            against = others
+            if against is None:
+                covered = _clipped(book.committed, [within])
+                against = _overlaid([run], covered)
+            for missing in unshared([run], against, within):
+                lost = run._replace(start=missing.start, end=missing.end)
+                if not any(shared([lost], [gone]) for gone in book.lost):
+                    self._lose(partition, book, lost, leader, since=leader.leader_epoch)
+            kept += _clipped([run], shared([run], against))
+        return kept
 
     def _forget_below(self, book: _Book, floor: int) -> None:
         if book.committed and book.committed[0].start < floor:
@@ -242,7 +268,9 @@ class Truth:
         book: _Book,
         replicas: dict[BrokerId, Replica],
     ) -> None:
-        members = [replicas[b] for b in sorted(metadata.state.isr) if b in replicas]
+        # A process that is not scheduled serves nobody; it is compared when it goes on.
+        answering = [b for b in sorted(metadata.state.isr) if self._cluster.brokers[b].answers]
+        members = [replicas[b] for b in answering if b in replicas]
         for index, left in enumerate(members):
             for right in members[index + 1 :]:
                 self._compare_pair(partition, book, left, right)
@@ -278,3 +306,26 @@ def _clipped(runs: list[Run], ranges: list[OffsetRange]) -> list[Run]:
             if low < high:
                 found.append(run._replace(start=low, end=high))
     return found
+
+
+def _overlaid(below: list[Run], above: list[Run]) -> list[Run]:
+    """Both, in order; where they overlap the second counts."""
+    found: list[Run] = []
+    for run in below:
+        position = run.start
+        for start, end in sorted((r.start, r.end) for r in above):
+            if end <= position or start >= run.end:
+                continue
+            if start > position:
+                found.append(run._replace(start=position, end=start))
+            position = end
+        if position < run.end:
+            found.append(run._replace(start=position))
+    joined: list[Run] = []
+    for run in sorted([*found, *above], key=lambda r: r.start):
+        last = joined[-1] if joined else None
+        if last is not None and last[:2] == run[:2] and last.end == run.start:
+            joined[-1] = last._replace(end=run.end)
+        else:
+            joined.append(run)
+    return joined

@@ -87,7 +87,9 @@ class ZkController:
         epoch = current.leader_epoch + 1 if bump else current.leader_epoch
         new = state._replace(leader_epoch=epoch, controller_epoch=self.epoch)
         self.cluster.touched.add(partition)
-        return self.zk.set_state(partition, new)
+        written = self.zk.set_state(partition, new)
+        self.cluster.truth.written(partition, written)
+        return written
 
     def tell(self, partition: TopicPartition, targets: tuple[BrokerId, ...]) -> None:
         """Queue LeaderAndIsr for those of the targets that are registered."""

@@ -109,9 +109,11 @@ class ZkTopics:
         replicas = tuple(dict.fromkeys((*target, *origin)))
         adding = tuple(b for b in replicas if b not in origin)
         removing = tuple(b for b in replicas if b not in target)
-        for dropped in [b for b in current.replicas if b not in replicas]:
-            self.controller.tell_stop(partition, dropped, delete=True)
         self._assign(partition, Assignment(replicas, adding, removing))
+        for dropped in [b for b in current.replicas if b not in replicas]:
+            # What an earlier reassignment was adding goes at once, also from the ISR.
+            self.controller.remove_from_isr(partition, dropped)
+            self.controller.tell_stop(partition, dropped, delete=True)
         if adding or removing:
             self._reassignment_step(partition)
         return True

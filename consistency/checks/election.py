@@ -248,19 +248,24 @@ def _unclean(sight: Sight) -> bool:
     if before.leader == NO_LEADER and now.leader_epoch == before.leader_epoch + 1:
         return not sight.assignment_changed
     return (
-        sight.one_version_later
+        (sight.one_version_later or (sight.only_new_epochs and not sight.assignment_changed))
         and not sight.rules.leader_recovery_state
         and now.isr == (now.leader,)
     )
 
 
 def _electable(sight: Sight) -> set[BrokerId]:
-    """Who could be elected cleanly. Up to 1.0 the ISR may be empty: the last leader was in it."""
+    """Who could be elected cleanly.
+
+    Up to 1.0 the ISR may be empty: whoever was in it with the last leader has all. If that is not
+    known, nobody is accused.
+    """
     before, memory = sight.previous, sight.memory
     assert before is not None
     assert memory is not None
     if not before.isr and not before.elr and sight.rules.isr_may_become_empty_in_zookeeper:
-        return {era.leader for era in memory.eras[-1:]}
+        everybody = sight.observation.assignment.replicas
+        return set(memory.last_isr if memory.last_isr is not None else everybody)
     return {*before.isr, *before.elr}
 
 

@@ -13,6 +13,7 @@ from tidestaff.consistency.model import (
     UNKNOWN_PARTITION_EPOCH,
     Bracket,
 )
+from tidestaff.consistency.origins import origins
 from tidestaff.consistency.predictions import predicted_cuts
 from tidestaff.consistency.verdict import Unknown, Violated
 from tidestaff.consistency.versions import Mode
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         Registration,
         ReplicaReading,
     )
+    from tidestaff.consistency.origins import Origins
     from tidestaff.consistency.versions import RuleSet
 
 Finding: TypeAlias = Violated | Unknown
@@ -182,6 +184,26 @@ class Sight:
         """Where each follower must have cut its log for the current leader epoch, as far as
         known."""
         return predicted_cuts(self)
+
+    @cached_property
+    def origins(self) -> Origins | None:
+        """Who wrote what, for logs without epochs; None where it cannot be known."""
+        return origins(self)
+
+    @cached_property
+    def only_new_epochs(self) -> bool:
+        """Every write since the remembered state began a new leader epoch.
+
+        Leaders change the ISR within their epoch, so nobody can have joined it in between.
+        """
+        before, now = self.previous, self.state
+        if before is None or UNKNOWN_PARTITION_EPOCH in (
+            before.partition_epoch,
+            now.partition_epoch,
+        ):
+            return False
+        writes = now.partition_epoch - before.partition_epoch
+        return writes == now.leader_epoch - before.leader_epoch > 0
 
     def has_fetched(self, broker: BrokerId) -> bool:
         """There is proof that the follower fetched in the current leader epoch.

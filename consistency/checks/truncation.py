@@ -8,21 +8,22 @@ from tidestaff.consistency.checks.lineages import ConflictKind, conflicts, is_ri
 from tidestaff.consistency.epochs import first_disagreement, next_agreement
 from tidestaff.consistency.kept_tails import diverged
 from tidestaff.consistency.model import OffsetRange
+from tidestaff.consistency.origins import differing
+from tidestaff.consistency.ranges import merged, without
 from tidestaff.consistency.verdict import Unknown, Violated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tidestaff.consistency.checks.sight import Finding, Sight
-    from tidestaff.consistency.memory import PartitionMemory
-    from tidestaff.consistency.model import Lineage
+    from tidestaff.consistency.model import BrokerId, Lineage, ReplicaReading
 
 
 class _Proof(NamedTuple):
     """Offsets [start, end) that were committed once, and the epochs they have as far as known.
 
     `repeats`: it stays where it is after the loss was reported, as a replica that is not cut does;
-    the ledger is cut with the report.
+    the ledger is cut with the report. What it proves beyond the report is new.
     """
 
     start: int
@@ -32,7 +33,7 @@ class _Proof(NamedTuple):
     repeats: bool = False
 
 
-def lost_range(sight: Sight) -> OffsetRange | None:
+def lost_ranges(sight: Sight) -> tuple[OffsetRange, ...]:
     """The committed offsets the current leader does not have, or has from another leader.
 
     Proof of a commit is the ledger, and the HW of every other replica of this round: a follower
@@ -40,20 +41,15 @@ def lost_range(sight: Sight) -> OffsetRange | None:
     """
     memory, leader, end = sight.memory, sight.leader, sight.leader_end
     if leader is None or end is None or not sight.identified:
-        return None
+        return ()
+    if sight.origins is not None:
+        return sight.origins.pending
+    reported = memory.lost if memory is not None else ()
     gone: list[OffsetRange] = []
     for proof in _proofs(sight):
-        lost = _missing(sight, proof)
-        if lost is not None and not (proof.repeats and _was_reported(memory, lost)):
-            gone.append(lost)
-    if not gone:
-        return None
-    return OffsetRange(min(r.start for r in gone), max(r.end for r in gone))
-
-
-def _was_reported(memory: PartitionMemory | None, lost: OffsetRange) -> bool:
-    reported = memory.lost if memory is not None else ()
-    return any(known.start <= lost.start and lost.end <= known.end for known in reported)
+        for lost in _missing(sight, proof):
+            gone += without(lost, reported) if proof.repeats else (lost,)
+    return merged(gone)
 
 
 def _proofs(sight: Sight) -> Iterator[_Proof]:
@@ -61,9 +57,11 @@ def _proofs(sight: Sight) -> Iterator[_Proof]:
     if memory is not None:
         yield _Proof(memory.committed_start, memory.committed_end, memory.ledger, memory.ledger_end)
     for reading in sight.followers():
-        if reading.high_watermark is None or reading.leads or not reading.log_dir_online:
+        if reading.high_watermark is None or not reading.log_dir_online:
             continue
         if reading.broker not in sight.observation.assignment.replicas:
+            continue
+        if reading.leads and not leads_by_its_own_word(sight, reading):
             continue
         start = max(reading.log_start_offset or 0, memory.committed_start if memory else 0)
         end = min(reading.high_watermark, reading.log_end_offset or 0)
@@ -74,22 +72,36 @@ def _proofs(sight: Sight) -> Iterator[_Proof]:
         yield _Proof(start, end, epochs, end, repeats=True)
 
 
-def _missing(sight: Sight, proof: _Proof) -> OffsetRange | None:
+def leads_by_its_own_word(sight: Sight, reading: ReplicaReading) -> bool:
+    """It leads in this or an older epoch: below its HW is what it has committed, whoever else was
+    elected since.
+
+    In a newer epoch than the metadata's it may have been elected meanwhile; or, without a topic id,
+    still speak of an older topic of that name.
+    """
+    if not reading.leads or reading.leader_epoch is None:
+        return False
+    same_topic = reading.topic_id is not None and reading.topic_id == sight.observation.topic_id
+    return same_topic or reading.leader_epoch <= sight.state.leader_epoch
+
+
+def _missing(sight: Sight, proof: _Proof) -> tuple[OffsetRange, ...]:
     leader, end = sight.leader, sight.leader_end
     assert leader is not None
     assert end is not None
     log_start = leader.log_start_offset or 0
-    missing = OffsetRange(max(end, proof.start), proof.end) if end < proof.end else None
+    missing = [OffsetRange(max(end, proof.start), proof.end)]
     if leader.lineage and proof.epochs and is_rising(leader.lineage) and not sight.compacted:
         common = min(proof.epochs_end, proof.end, end)
-        first = first_disagreement(
-            proof.epochs, leader.lineage, start=max(log_start, proof.start), end=common
-        )
-        if first is not None:
-            last = next_agreement(proof.epochs, leader.lineage, start=first, end=common)
+        start: int | None = max(log_start, proof.start)
+        while start is not None:
+            first = first_disagreement(proof.epochs, leader.lineage, start=start, end=common)
+            if first is None:
+                break
+            start = next_agreement(proof.epochs, leader.lineage, start=first, end=common)
             # A difference that reaches as far as the epochs are known goes on to the end.
-            missing = OffsetRange(first, proof.end if last is None else last)
-    return missing if missing is not None and missing.start < missing.end else None
+            missing.append(OffsetRange(first, proof.end if start is None else start))
+    return merged(missing)
 
 
 def committed_offsets_kept(sight: Sight) -> Iterator[Finding]:
@@ -105,13 +117,16 @@ def committed_offsets_kept(sight: Sight) -> Iterator[Finding]:
     if not sight.identified:
         yield Unknown("TRN001", "topic id or czxid: the topic may have been deleted and made again")
         return
-    lost = lost_range(sight)
-    if lost is None:
-        return
+    for lost in lost_ranges(sight):
+        yield _lost(sight, lost)
+
+
+def _lost(sight: Sight, lost: OffsetRange) -> Violated:
+    assert sight.leader_end is not None
     previous = sight.previous or sight.state
     unclean = sight.state.leader != previous.leader and sight.state.leader not in previous.isr
     same_leader = sight.state.leader == previous.leader
-    yield Violated(
+    return Violated(
         "TRN001",
         expected=f"leader LEO >= {lost.end}",
         observed=f"leader {sight.state.leader} LEO {sight.leader_end}"
@@ -208,8 +223,9 @@ def _differing_tails(sight: Sight) -> Iterator[tuple[int, int, int]]:
     for reading in sight.followers():
         if reading.broker in seen or reading.log_end_offset is None:
             continue
-        if reading.log_end_offset > end:
-            yield reading.broker, end, reading.log_end_offset
+        start = max(end, reading.log_start_offset or 0)
+        if reading.log_end_offset > start:
+            yield reading.broker, start, reading.log_end_offset
 
 
 def uncommitted_tail_reported(sight: Sight) -> Iterator[Finding]:
@@ -243,6 +259,10 @@ def overwritten_tail_not_kept(sight: Sight) -> Iterator[Finding]:
     Shown by the history alone, so it is a warning: if the disk was replaced while the broker was
     away, the replica holds the leader's records. Contents settle it.
     """
+    if sight.origins is not None:
+        for one, other, offsets in differing(sight):
+            yield _other_records(sight, one, other, offsets)
+        return
     for tail in diverged(sight):
         offsets = OffsetRange(tail.start, tail.end)
         yield Violated(
@@ -254,3 +274,16 @@ def overwritten_tail_not_kept(sight: Sight) -> Iterator[Finding]:
             broker=tail.broker,
             offsets=offsets,
         )
+
+
+def _other_records(sight: Sight, one: BrokerId, other: BrokerId, offsets: OffsetRange) -> Violated:
+    right, wrong = (other, one) if sight.state.leader == other else (one, other)
+    return Violated(
+        "TRN006",
+        expected=f"the records of broker {right} in {offsets}",
+        observed=f"broker {wrong} has other records there",
+        because="both are in the ISR and count them as committed, but they were written by "
+        "different leaders: every write and every cut of both logs was seen",
+        broker=wrong,
+        offsets=offsets,
+    )

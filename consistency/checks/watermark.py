@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from tidestaff.consistency.checks.truncation import lost_range
+from tidestaff.consistency.checks.truncation import lost_ranges
 from tidestaff.consistency.model import OffsetRange
 from tidestaff.consistency.verdict import Unknown, Violated
 
@@ -126,7 +126,7 @@ def _committed_before(sight: Sight) -> int:
     """What earlier leaders committed and this one holds: its own HW may lawfully lag behind
     that."""
     memory, end = sight.memory, sight.leader_end
-    if memory is None or end is None or not sight.identified or lost_range(sight) is not None:
+    if memory is None or end is None or not sight.identified or lost_ranges(sight):
         return 0
     return memory.committed_end if memory.committed_end <= end else 0
 

@@ -110,6 +110,7 @@ class History:
         self.isr = quorum.isr
         leader = sample.leader
         if leader is None:
+            self._see_out_of_office(sample)
             return
         for replica in sample.read:
             if replica is leader or not follows_in_epoch(replica, leader):
@@ -121,6 +122,14 @@ class History:
                 self.fetched.add(replica.broker)
             self.following[replica.broker] = end
 
+    def _see_out_of_office(self, sample: Sample) -> None:
+        """A leader that was replaced still commits, beyond what is known to be committed."""
+        for replica in sample.read:
+            if replica.believes_it_leads:
+                known = max((o for o, _ in self.proven), default=-1)
+                below = enumerate(replica.log[: replica.high_watermark])
+                self.proven = self.proven | {(o, r) for o, r in below if o > known}
+
     def lost(self, sample: Sample) -> OffsetRange | None:
         """What was proven committed and the leader lacks, if that range was not reported before."""
         gone = self.gone(sample)
@@ -131,15 +140,15 @@ class History:
     def gone(self, sample: Sample) -> OffsetRange | None:
         """What was proven committed and the leader lacks.
 
-        A replica that does not lead proves by its HW what some leader committed; in the ISR only if
-        the leader is too short, since other records there are a divergence.
+        Another replica proves by its HW what some leader committed, itself or whom it followed; in
+        the ISR only if the leader is too short, since other records there are a divergence.
         """
         leader = sample.leader
         assert leader is not None
         comparable = rises(leader)
         committed = [(o, r, comparable) for o, r in self.proven]
         for replica in sample.read:
-            if replica is not leader and not replica.believes_it_leads:
+            if replica is not leader:
                 inside = replica.broker in sample.state.quorum.isr
                 usable = comparable and not inside and rises(replica)
                 known = replica.log[: replica.high_watermark]

@@ -73,7 +73,7 @@ def test_of_many_epochs_the_newest_are_kept() -> None:
 def test_losses_are_bounded_and_the_latest_are_kept() -> None:
     watch = Watch(replicas=(1, 2)).settle()
     end = 10
-    for epoch in range(1, 13):
+    for epoch in range(1, MAX_LOST_RANGES + 5):
         end += 5
         watch.append(5).see()
         end -= 2
@@ -84,11 +84,65 @@ def test_losses_are_bounded_and_the_latest_are_kept() -> None:
     assert lost[-1] == OffsetRange(end, end + 2)
 
 
-def test_offsets_of_an_incoherent_round_are_not_remembered() -> None:
+def test_of_an_incoherent_round_only_what_a_leader_committed_is_remembered() -> None:
     watch = Watch().settle()
     watch.set(bracket=Bracket.NONE).append(5).see()
     assert replica_of(watch, 3).log_end_offset == 10
+    assert memory_of(watch).committed_end == 15
+
+
+def test_a_follower_of_an_incoherent_round_proves_no_commit() -> None:
+    watch = Watch().settle()
+    watch.set(bracket=Bracket.NONE).log(3, leo=15, hw=15).see()
     assert memory_of(watch).committed_end == 10
+
+
+def test_what_a_deposed_leader_commits_is_missed_by_the_next_one() -> None:
+    """The new leader has not been told yet; when it is, the old one is gone."""
+    watch = Watch().settle()
+    watch.change(leader=2, epoch=1, isr=(2, 3)).set(bracket=Bracket.STRADDLED)
+    watch.log(1, leo=14, hw=14, believes=0, leads=True).log(2, believes=0, leads=False).see()
+    assert memory_of(watch).committed_end == 14
+    watch.stop(1).set(bracket=Bracket.COHERENT)
+    watch.log(2, epochs=lineage((0, 0), (1, 10)), believes=1, leads=True).see()
+    assert watch.raised["TRN001"].offsets == OffsetRange(10, 14)
+
+
+def test_epochs_of_a_deposed_leaders_commits_are_kept() -> None:
+    """The next leader has as many records there, of another epoch."""
+    watch = Watch().settle()
+    watch.change(leader=2, epoch=1, isr=(2, 3)).set(bracket=Bracket.STRADDLED)
+    watch.log(1, leo=14, hw=14, believes=0, leads=True).log(2, believes=0, leads=False).see()
+    watch.stop(1).set(bracket=Bracket.COHERENT)
+    watch.log(2, leo=20, epochs=lineage((0, 0), (1, 10)), believes=1, leads=True).see()
+    assert watch.raised["TRN001"].offsets == OffsetRange(10, 14)
+
+
+def test_a_leader_of_an_unknown_newer_topic_proves_nothing() -> None:
+    """Without topic ids a broker may still answer for a deleted topic of the same name."""
+    watch = Watch(version="2.6.0", topic_id=None).settle()
+    watch.set(bracket=Bracket.STRADDLED).log(1, leo=90, hw=90, believes=7, leads=True).see()
+    assert memory_of(watch).committed_end == 10
+
+
+def test_a_loss_that_was_reported_does_not_come_back_with_a_deposed_leader() -> None:
+    watch = Watch(isr=(1,)).settle()
+    watch.change(leader=2, epoch=1, isr=(2,)).log(1, believes=0, leads=True)
+    watch.log(2, leo=6, hw=6, epochs=lineage((0, 0), (1, 6)))
+    assert watch.see().codes.count("TRN001") == 1
+    watch.set(bracket=Bracket.STRADDLED).see(2)
+    assert memory_of(watch).committed_end == 6
+    watch.set(bracket=Bracket.COHERENT)
+    assert "TRN001" not in watch.see().codes
+
+
+def test_the_watermark_of_an_in_sync_replica_shows_a_commit_the_new_leader_does_not_know_yet() -> (
+    None
+):
+    watch = Watch().settle()
+    watch.stop(1).change(leader=2, epoch=1, isr=(2, 3)).log(3, leo=15, hw=15)
+    watch.log(2, leo=15, epochs=lineage((0, 0), (1, 15))).see()
+    assert memory_of(watch).committed_end == 15
 
 
 # --- calm ---------------------------------------------------------------------------------------

@@ -130,12 +130,14 @@ def test_what_needs_one_reading_only_alarms_at_once_whatever_the_bracket() -> No
 
 
 def test_offsets_are_remembered_from_a_coherent_bracket_only() -> None:
+    """But for what a leader has committed: its own word is enough."""
     watch = Watch().settle()
     watch.append(50).set(bracket=Bracket.STRADDLED).see()
     assert watch.memory is not None
-    assert watch.memory.committed_end == 10
-    watch.set(bracket=Bracket.COHERENT).see()
     assert watch.memory.committed_end == 60
+    assert [r.log_end_offset for r in watch.memory.replicas] == [10, 10, 10]
+    watch.set(bracket=Bracket.COHERENT).see()
+    assert [r.log_end_offset for r in watch.memory.replicas] == [60, 60, 60]
 
 
 def test_a_leader_that_is_still_in_another_epoch_proves_no_loss() -> None:

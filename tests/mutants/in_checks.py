@@ -141,12 +141,13 @@ _SIGHT: Final = (
         (
             "sight-unknown-version-is-the-first",
             (
-                "        if before is None or UNKNOWN_PARTITION_EPOCH in (\n"
-                "            before.partition_epoch,\n"
-                "            now.partition_epoch,\n"
-                "        ):\n"
+                "            return False\n"
+                "        return now.partition_epoch == before.partition_epoch + 1"
             ),
-            "        if before is None:\n",
+            (
+                "            return now.partition_epoch == 0\n"
+                "        return now.partition_epoch == before.partition_epoch + 1"
+            ),
             "-1 is not told, not the version before 0",
         ),
         (
@@ -749,14 +750,10 @@ _REPLICAS: Final = (
         _STORIES,
         (
             "trn-loss-by-the-watermark",
-            (
-                "    missing = OffsetRange(max(end, proof.start), proof.end) if end < "
-                "proof.end else None\n"
-            ),
+            "    missing = [OffsetRange(max(end, proof.start), proof.end)]\n",
             (
                 "    end = leader.high_watermark or 0\n"
-                "    missing = OffsetRange(max(end, proof.start), proof.end) if end < "
-                "proof.end else None\n"
+                "    missing = [OffsetRange(max(end, proof.start), proof.end)]\n"
             ),
             "a new leader's HW may lag; its LEO counts",
         ),
@@ -768,8 +765,8 @@ _REPLICAS: Final = (
         ),
         (
             "trn-loss-reported-again",
-            "if lost is not None and not (proof.repeats and _was_reported(memory, lost)):",
-            "if lost is not None:",
+            "gone += without(lost, reported) if proof.repeats else (lost,)",
+            "gone += (lost,)",
             "a follower that still shows the old HW does not report the loss again",
         ),
         (
@@ -779,10 +776,22 @@ _REPLICAS: Final = (
             "a follower takes its HW from a leader: it proves a commit",
         ),
         (
-            "trn-deposed-leader-is-a-proof",
-            "if reading.high_watermark is None or reading.leads or not reading.log_dir_online:",
-            "if reading.high_watermark is None or not reading.log_dir_online:",
-            "a deposed leader may go on committing to itself",
+            "trn-deposed-leader-is-no-proof",
+            "        if reading.leads and not leads_by_its_own_word(sight, reading):\n",
+            "        if reading.leads:\n",
+            "what a deposed leader commits to its followers is committed",
+        ),
+        (
+            "trn-leader-of-another-topic",
+            "return same_topic or reading.leader_epoch <= sight.state.leader_epoch",
+            "return same_topic or reading.leader_epoch >= 0",
+            "without a topic id it may speak of a deleted topic",
+        ),
+        (
+            "trn-tail-below-its-log-start",
+            "        start = max(end, reading.log_start_offset or 0)\n",
+            "        start = end\n",
+            "a log holds nothing below its start",
         ),
         (
             "trn-ledger-without-epochs-compared",
@@ -798,8 +807,8 @@ _REPLICAS: Final = (
         ),
         (
             "trn-loss-below-the-leaders-log-start",
-            "start=max(log_start, proof.start),",
-            "start=proof.start,",
+            "start: int | None = max(log_start, proof.start)",
+            "start: int | None = proof.start",
             "what retention removed is not compared",
         ),
         (

@@ -324,14 +324,20 @@ _SHORT_CUT: Final = faults_in(
     ),
     (
         "quiet-below-the-watermark",
-        "if own_end is None or not watermark <= own_end <= last_end:",
-        "if own_end is None or not own_end <= last_end:",
+        "if own_end is None or not max(watermark, memory.committed_end) <= own_end <= last_end:",
+        "if own_end is None or not memory.committed_end <= own_end <= last_end:",
         "a replica below the leader's HW is an exposure",
     ),
     (
-        "quiet-beyond-the-leader",
+        "quiet-below-what-was-committed",
+        "if own_end is None or not max(watermark, memory.committed_end) <= own_end <= last_end:",
         "if own_end is None or not watermark <= own_end <= last_end:",
-        "if own_end is None or not watermark <= own_end:",
+        "another replica's HW may have shown more to be committed",
+    ),
+    (
+        "quiet-beyond-the-leader",
+        "if own_end is None or not max(watermark, memory.committed_end) <= own_end <= last_end:",
+        "if own_end is None or not max(watermark, memory.committed_end) <= own_end:",
         "a replica beyond its leader has other records",
     ),
     (
@@ -456,13 +462,13 @@ _MEMORY: Final = (
         _STORIES,
         (
             "mem-loss-reported-for-ever",
-            "            end=min(known.end, gone.start),\n",
+            "            end=min(known.end, first),\n",
             "",
             "what is lost is reported once and leaves the ledger",
         ),
         (
             "mem-ledger-not-cut",
-            ("            epochs=tuple(e for e in known.epochs if e.start_offset < gone.start),\n"),
+            ("            epochs=tuple(e for e in known.epochs if e.start_offset < first),\n"),
             "",
             "epochs of lost offsets leave the ledger too",
         ),
@@ -501,8 +507,8 @@ _MEMORY: Final = (
         ),
         (
             "mem-losses-unbounded",
-            "lost=(*known.lost, gone)[-MAX_LOST_RANGES:],",
-            "lost=(*known.lost, gone),",
+            "lost=(*known.lost, *gone)[-MAX_LOST_RANGES:],",
+            "lost=(*known.lost, *gone),",
             "memory is bounded",
         ),
         (
@@ -643,6 +649,80 @@ _MEMORY: Final = (
             "return replica.caught_up_at_ms, replica.mark_at_ms, replica.mark_offset",
             "return replica.caught_up_at_ms, now_ms, leader_end",
             "a busy leader's newest end would never be reached",
+        ),
+    ),
+    *faults_in(
+        "origins.py",
+        ("consistency/test_origins.py", *_STORIES),
+        (
+            "origins-of-steps-not-seen",
+            "Truncation.HIGH_WATERMARK or not sight.observation.continuous:",
+            "Truncation.HIGH_WATERMARK:",
+            "between two samples a log may shrink and grow again",
+        ),
+        (
+            "origins-first-sight-is-growth",
+            "return KnownLog(reading.broker, end, unknown)",
+            "return KnownLog(reading.broker, start, ())",
+            "who wrote what was there at first sight is not known",
+        ),
+        (
+            "origins-follower-writes-itself",
+            "    if role.leads:\n",
+            "    if role.epoch >= 0:\n",
+            "a follower copies what its leader has",
+        ),
+        (
+            "origins-unknown-differs",
+            "if UNKNOWN not in (left.epoch, right.epoch) and left[2:] != right[2:]",
+            "if left[2:] != right[2:]",
+            "an unknown origin accuses nobody",
+        ),
+        (
+            "origins-above-the-watermark",
+            "end = min(one.high_watermark or 0, other.high_watermark or 0)",
+            "end = max(one.high_watermark or 0, other.high_watermark or 0)",
+            "above the lower HW nothing counts as committed on both",
+        ),
+        (
+            "origins-lost-for-ever",
+            "for p in _unreported(part, lost)]",
+            "for p in (part,)]",
+            "a leader out of office shows its commits again and again",
+        ),
+        (
+            "origins-last-deed-forgotten",
+            "role = _role(reading) or before.role",
+            "role = _role(reading)",
+            "what a process did last shows when it is back",
+        ),
+        (
+            "origins-pending-forgotten",
+            "gone = list(known.pending) if known is not None else []",
+            "gone: list[OffsetRange] = []",
+            "a loss while nobody is in office is told later",
+        ),
+        (
+            "origins-unbounded",
+            "    if len(segments) <= MAX_SEGMENTS:\n",
+            "    if len(segments) >= 0:\n",
+            "memory is bounded",
+        ),
+    ),
+    *faults_in(
+        "ranges.py",
+        ("consistency/test_origins.py", *_STORIES),
+        (
+            "ranges-adjacent-stay-apart",
+            "if found and start <= found[-1].end:",
+            "if found and start < found[-1].end:",
+            "adjacent ranges are one",
+        ),
+        (
+            "ranges-taken-beyond-the-end",
+            "left.append(OffsetRange(position, min(start, offsets.end)))",
+            "left.append(OffsetRange(position, start))",
+            "what is left is within the range",
         ),
     ),
     *faults_in(

@@ -21,11 +21,14 @@ from tests.proof.watching import Watcher
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tidestaff.consistency.model import TopicPartition
     from tidestaff.consistency.versions import RuleSet
 
 TOPICS: Final = {"a": [[1, 2, 3]], "b": [[2, 3]]}
 UNHURRIED: Final = Settings(unclean_leader_election_enable=False)
 SLOWER: Final = 40
+EVERY_STEP: Final = 0
+_QUIET_ROUND_MS: Final = 1_000
 _PIECE_MS: Final = 1_000
 _AT_MOST_MS: Final = 4_000_000
 _STARTS: Final = 3
@@ -33,7 +36,10 @@ _STARTS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that determines a watched history. `real_timeouts`: Kafka's own, forty times as slow."""
+    """All that determines a watched history. `real_timeouts`: Kafka's own, forty times as slow.
+
+    `every_ms` of EVERY_STEP: a faithful sample after every event that changes what can be seen.
+    """
 
     preset: str
     seed: int
@@ -67,21 +73,35 @@ class Watched:
             duplication=plan.duplication,
             reorder=plan.reorder,
             bracketed=plan.bracketed,
+            continuous=plan.every_ms == EVERY_STEP,
             seed=plan.seed,
         )
         self._next_round_ms = self.cluster.now_ms
+        self._around: object = None
+        if plan.every_ms == EVERY_STEP:
+            self.cluster.after_event = self._look
 
     def advance(self, duration_ms: int) -> None:
         self.advance_to(self.cluster.now_ms + duration_ms)
 
+    def _look(self, touched: Sequence[TopicPartition]) -> None:
+        """Sample what an event has touched; everything if brokers came, went or fell silent."""
+        mode, brokers = self.cluster.mode, self.cluster.brokers.values()
+        around = (mode.registrations(), mode.controller(), [b.answers for b in brokers])
+        if around != self._around:
+            self._around, touched = around, mode.partitions()
+        if touched:
+            for observation in self.sampler.look(touched):
+                self.watcher.see(observation)
+
     def advance_to(self, end_ms: int) -> None:
         """Let time pass up to `end_ms`, or as far beyond it as the last round takes."""
-        cluster = self.cluster
+        cluster, every_ms = self.cluster, self.plan.every_ms or _QUIET_ROUND_MS
         while self._next_round_ms <= end_ms:
             cluster.advance(max(0, self._next_round_ms - cluster.now_ms))
             for observation in self.sampler.round():
                 self.watcher.see(observation)
-            self._next_round_ms = max(self._next_round_ms + self.plan.every_ms, cluster.now_ms)
+            self._next_round_ms = max(self._next_round_ms + every_ms, cluster.now_ms)
         cluster.advance(max(0, end_ms - cluster.now_ms))
 
 
@@ -103,7 +123,7 @@ def live(plan: Plan) -> Watched:
     faults._until_ms = 0
     watched.advance(every_ms[1] + 1)
     heal(watched)
-    watched.advance(3 * plan.every_ms)
+    watched.advance(3 * (plan.every_ms or _QUIET_ROUND_MS))
     return watched
 
 

@@ -10,8 +10,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from tidestaff.consistency.model import Bracket, OffsetRange
+from tidestaff.connectors.simulator.log import Run, shared, unshared
+from tidestaff.consistency.model import OffsetRange, TopicPartition
 
+from tests.proof.histories import EVERY_STEP
 from tests.proof.watching import DIFFERENT_RECORDS
 
 if TYPE_CHECKING:
@@ -20,20 +22,16 @@ if TYPE_CHECKING:
     from tidestaff.connectors.simulator.truth import Divergence, Loss, UncleanElection
 
     from tests.proof.histories import Watched
-    from tests.proof.watching import Alarm, Glimpse
+    from tests.proof.watching import Alarm
 
-NOT_COMMITTED: Final = "no sample saw the commit"
-NOT_AFTER: Final = "no coherent sample of the leader after it"
-LOST_BEFORE: Final = "the same offsets were reported before"
-RETENTION: Final = "retention had passed the offsets"
+NOT_COMMITTED: Final = "no sample showed the commit"
+NOT_AFTER: Final = "no coherent sample of a leader after it"
+REGAINED: Final = "the next leader that was seen has them again"
+RETENTION: Final = "the next leader that was seen had removed the offsets"
 NO_LINEAGE: Final = "written again before the next sample, no lineage before 0.11"
 SAME_EPOCH: Final = "written again in the same leader epoch"
-NO_EPOCHS: Final = "logs without epochs, and the high-watermark rule proves nothing"
-DAMAGED: Final = "logs without epochs, and a damaged disk"
+NO_EPOCHS: Final = "logs without epochs, and not every step was seen"
 SKIPPED: Final = "states skipped between two samples"
-JOINED: Final = "was none: the leader joined the ISR in the same write"
-STRADDLED: Final = "something changed while the sample was taken"
-SUCCEEDED: Final = "another leader had followed before the next sample"
 TOO_WIDE: Final = "its range goes below a log start that no sample had shown"
 UNEXPLAINED: Final = "unexplained"
 
@@ -99,15 +97,15 @@ def false_alarms(watched: Watched) -> list[Alarm]:
 def is_true(watched: Watched, alarm: Alarm) -> bool:
     truth, code, offsets = watched.cluster.truth, alarm.violated.code, alarm.violated.offsets
     if code == "ELE009":
-        return any(e.partition == alarm.partition for e in _by(truth.unclean_elections, alarm))
+        return any(
+            e.leader == alarm.violated.broker and e.leader_epoch <= alarm.leader_epoch
+            for e in _by(truth.unclean_elections, alarm)
+        )
     if code == "TRN001":
-        lost = [loss.offsets for loss in _by(truth.losses, alarm)]
-        return (offsets is not None and covers(lost, offsets)) or is_too_wide(watched, alarm)
+        return not _claimed_beyond(watched, alarm) or is_too_wide(watched, alarm)
     if code in DIFFERENT_RECORDS and offsets is not None:
         known = [found.offsets for found in _by(truth.divergences, alarm)]
         return covers([*alarm.differing, *known], offsets)
-    if code == "ISR001":
-        return alarm.isr_outside
     # Before 2.1 nothing fences the writes of a controller that was replaced: they do happen.
     return (
         code == "CTL004"
@@ -116,13 +114,45 @@ def is_true(watched: Watched, alarm: Alarm) -> bool:
     )
 
 
+def _claimed_beyond(watched: Watched, alarm: Alarm) -> list[OffsetRange]:
+    """What an alarm of loss names without a loss that was not reported before.
+
+    Where every step is seen, it comes in the very step of the loss.
+    """
+    offsets, at = alarm.violated.offsets, watched.watcher.alarms.index(alarm)
+    if offsets is None:
+        return [OffsetRange(0, 1)]
+    every_step = watched.plan.every_ms == EVERY_STEP
+    left = [offsets]
+    for loss in _by(watched.cluster.truth.losses, alarm):
+        if every_step and loss.at_ms != alarm.until_ms:
+            continue
+        fresh = [loss.offsets]
+        for earlier in watched.watcher.alarms[:at]:
+            told = earlier.violated.offsets
+            if (
+                (earlier.violated.code, earlier.partition) == ("TRN001", alarm.partition)
+                and told is not None
+                and loss.at_ms <= earlier.until_ms < alarm.until_ms
+            ):
+                fresh = minus(fresh, [told])
+        left = minus(left, fresh)
+    return left
+
+
 def is_too_wide(watched: Watched, alarm: Alarm) -> bool:
-    """A true loss, named together with offsets that retention had removed since the last sample."""
-    truth, offsets = watched.cluster.truth, alarm.violated.offsets
-    lost = [loss.offsets for loss in _by(truth.losses, alarm)]
-    if alarm.violated.code != "TRN001" or offsets is None or not lost or covers(lost, offsets):
+    """A true loss, named together with offsets that retention had removed since the last sample.
+
+    Its own ground is checked: no sample up to then had shown so high a log start.
+    """
+    if alarm.violated.code != "TRN001" or alarm.violated.offsets is None:
         return False
-    return covers([OffsetRange(0, alarm.floor), *lost], offsets)
+    beyond = _claimed_beyond(watched, alarm)
+    if not beyond or beyond == [alarm.violated.offsets]:
+        return False
+    glimpses = watched.watcher.glimpses.get(alarm.partition or TopicPartition("", 0), [])
+    shown = max((g.log_start for g in glimpses if g.at_ms < alarm.at_ms), default=0)
+    return all(shown <= part.start and part.end <= alarm.floor for part in beyond)
 
 
 def _by(entries: Iterable[Loss | Divergence | UncleanElection], alarm: Alarm) -> list:
@@ -138,8 +168,20 @@ def covers(ranges: Iterable[OffsetRange], wanted: OffsetRange) -> bool:
     return position >= wanted.end
 
 
-def meets(one: OffsetRange, other: OffsetRange) -> bool:
-    return one.start < other.end and other.start < one.end
+def minus(ranges: Iterable[OffsetRange], taken: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """The offsets of the first that are in none of the second."""
+    left = list(ranges)
+    for start, end in taken:
+        cut = [
+            piece
+            for r in left
+            for piece in (
+                OffsetRange(r.start, min(r.end, start)),
+                OffsetRange(max(r.start, end), r.end),
+            )
+        ]
+        left = [r for r in cut if r.start < r.end]
+    return left
 
 
 def _alarms(watched: Watched, codes: Iterable[str], entry: Loss | Divergence) -> list[OffsetRange]:
@@ -157,82 +199,80 @@ def _alarms(watched: Watched, codes: Iterable[str], entry: Loss | Divergence) ->
 def _loss_found(watched: Watched, loss: Loss) -> tuple[str, str]:
     """Exact: raised over its whole range, by alarms that claim nothing beyond the ledger."""
     raised = _alarms(watched, ["TRN001"], loss)
-    if covers(raised, loss.offsets):
+    missing = minus([loss.offsets], raised)
+    if not missing:
         return "exact", ""
-    seen = _committed_seen(watched, loss)
-    if any(meets(offsets, loss.offsets) for offsets in raised):
-        return "partly", NOT_COMMITTED if seen < loss.offsets.end else _why_unseen(watched, loss)
-    return "missed", NOT_COMMITTED if seen <= loss.offsets.start else _why_unseen(watched, loss)
+    how = "missed" if missing == [loss.offsets] else "partly"
+    every_step = watched.plan.every_ms == EVERY_STEP
+    return how, UNEXPLAINED if every_step else _why_unseen(watched, loss, missing)
 
 
-def _glimpses(watched: Watched, loss: Loss) -> list[Glimpse]:
-    """The coherent samples of that very topic in which its leader answered."""
-    return [
-        glimpse
-        for glimpse in watched.watcher.glimpses.get(loss.partition, [])
-        if glimpse.coherent and glimpse.log_end >= 0 and glimpse.topic == loss.topic_id
+def _why_unseen(watched: Watched, loss: Loss, missing: list[OffsetRange]) -> str:
+    """Why no observer of these samples could tell: each reason takes away what it explains, and
+    whatever is left is not explained."""
+    glimpses = [
+        g for g in watched.watcher.glimpses.get(loss.partition, []) if g.topic == loss.topic_id
     ]
-
-
-def _committed_seen(watched: Watched, loss: Loss) -> int:
-    """How far a coherent sample had shown the leader's HW before the loss, and since the loss
-    before it: what was lost then and is lost now was committed in between."""
-    since_ms = max(
-        (
-            earlier.at_ms
-            for earlier in watched.cluster.truth.losses
-            if earlier.partition == loss.partition
-            and earlier.at_ms < loss.at_ms
-            and meets(earlier.offsets, loss.offsets)
-        ),
-        default=-1,
-    )
-    before = [g for g in _glimpses(watched, loss) if since_ms <= g.at_ms < loss.at_ms]
-    return max((g.high_watermark for g in before), default=-1)
-
-
-def _why_unseen(watched: Watched, loss: Loss) -> str:
-    after = [g for g in _glimpses(watched, loss) if g.at_ms >= loss.at_ms]
-    before = [
-        alarm.violated.offsets
-        for alarm in watched.watcher.alarms
-        if alarm.violated.code == "TRN001"
-        and alarm.partition == loss.partition
-        and alarm.at_ms < loss.at_ms
-        and alarm.violated.offsets is not None
+    gone = [run for part in missing for run in clip(loss.records, part)]
+    before = [g for g in glimpses if g.at_ms < loss.at_ms]
+    gone = [
+        run._replace(start=start, end=end)
+        for run in gone
+        for start, end in union(r for g in before for r in shared([run], sorted_runs(g.shown, run)))
     ]
+    if not gone:
+        return NOT_COMMITTED
+    after = [g for g in glimpses if g.at_ms >= loss.at_ms and g.coherent and g.log_end >= 0]
     if not after:
         return NOT_AFTER
-    if any(covers([offsets], loss.offsets) for offsets in before):
-        return LOST_BEFORE
-    first = after[0]
-    if first.log_start > loss.offsets.start:
+    leader = after[0]
+    gone = [run for run in gone if run.end > leader.log_start]
+    if not gone:
         return RETENTION
-    if not watched.cluster.preset.epoch_file and first.log_end > loss.offsets.start:
-        return NO_LINEAGE
-    if first.log_end >= loss.offsets.end and first.leader_epoch == loss.leader_epoch:
-        return SAME_EPOCH
-    if first.leader_epoch > loss.leader_epoch:
-        return SUCCEEDED
-    return UNEXPLAINED
+    gone = [run for run in gone if unshared([run], leader.held, OffsetRange(run.start, run.end))]
+    if not gone:
+        return REGAINED
+    if not watched.cluster.preset.epoch_file:
+        return NO_LINEAGE if all(run.end <= leader.log_end for run in gone) else UNEXPLAINED
+    same = [
+        {r.epoch for r in clip(leader.held, OffsetRange(*run[2:]))} == {run.epoch} for run in gone
+    ]
+    return SAME_EPOCH if all(same) else UNEXPLAINED
+
+
+def clip(runs: Iterable[Run], within: OffsetRange) -> list[Run]:
+    found = (r._replace(start=max(r.start, within.start), end=min(r.end, within.end)) for r in runs)
+    return [run for run in found if run.start < run.end]
+
+
+def sorted_runs(runs: Iterable[Run], like: Run) -> list[Run]:
+    """Those of the same writer and epoch, in order and without overlap."""
+    mine = union(OffsetRange(r.start, r.end) for r in runs if r[:2] == like[:2])
+    return [like._replace(start=start, end=end) for start, end in mine]
+
+
+def union(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+    found: list[OffsetRange] = []
+    for start, end in sorted(ranges):
+        if found and start <= found[-1].end:
+            found[-1] = OffsetRange(found[-1].start, max(found[-1].end, end))
+        else:
+            found.append(OffsetRange(start, end))
+    return found
 
 
 def _divergence_found(watched: Watched, divergence: Divergence) -> tuple[str, str]:
-    codes = DIFFERENT_RECORDS | {"TRN001"}
-    raised = _alarms(watched, codes, divergence)
-    if covers(raised, divergence.offsets):
+    raised = _alarms(watched, DIFFERENT_RECORDS | {"TRN001"}, divergence)
+    missing = minus([divergence.offsets], raised)
+    if not missing:
         return "exact", ""
-    why = DAMAGED if divergence.damaged else NO_EPOCHS
-    if watched.cluster.preset.epoch_file:
-        why = UNEXPLAINED
-    if any(meets(offsets, divergence.offsets) for offsets in raised):
-        return "partly", why
-    return "missed", why
+    sparse = watched.plan.every_ms != EVERY_STEP and not watched.cluster.preset.epoch_file
+    how = "missed" if missing == [divergence.offsets] else "partly"
+    return how, NO_EPOCHS if sparse else UNEXPLAINED
 
 
 def _election_found(watched: Watched, election: UncleanElection) -> tuple[str, str]:
     glimpses = watched.watcher.glimpses.get(election.partition, [])
-    following = [g for g in glimpses if g.at_ms >= election.at_ms]
     for alarm in watched.watcher.alarms:
         mine = alarm.violated.code == "ELE009" and alarm.partition == election.partition
         if (
@@ -241,13 +281,18 @@ def _election_found(watched: Watched, election: UncleanElection) -> tuple[str, s
             and alarm.leader_epoch == election.leader_epoch
         ):
             return "exact", ""
-    at = glimpses.index(following[0]) if following else 0
-    if at == 0 or following[0].leader_epoch != election.leader_epoch:
+    before = [g for g in glimpses if g.at_ms < election.at_ms]
+    after = [g for g in glimpses if g.at_ms >= election.at_ms]
+    if not before or not after or before[-1].topic != after[0].topic:
         return "missed", SKIPPED
-    if glimpses[at].partition_epoch != glimpses[at - 1].partition_epoch + 1:
-        return "missed", SKIPPED
-    if glimpses[at].bracket is Bracket.STRADDLED:
-        return "missed", STRADDLED
-    if glimpses[at].isr_size > 1:
-        return "missed", JOINED
-    return "missed", UNEXPLAINED
+    last, next_ = before[-1], after[0]
+    writes = next_.partition_epoch - last.partition_epoch
+    # Versions that keep a recovery state show it by that. In the others nobody can have joined the
+    # ISR if there were as many writes as new epochs; and who was in it may have left unseen.
+    if watched.cluster.preset.recovery_state:
+        shown = next_.recovering and (not last.recovering or writes == 1)
+    else:
+        contiguous = writes == next_.leader_epoch - last.leader_epoch
+        shown = contiguous and election.leader not in last.electable
+    told = shown and next_.leader_epoch == election.leader_epoch
+    return "missed", UNEXPLAINED if told else SKIPPED

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tests.proof.histories import Plan, live, live_again
-from tests.proof.ledger import JOINED, Outcome, judge
+from tests.proof.ledger import Outcome, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -122,8 +122,6 @@ def shown(outcome: Outcome, whats: Sequence[str] = TRUE) -> str:
     """Raised of true ones; a dash where there was nothing to raise; false alarms after a bang."""
     raised = sum(outcome.exact[what] + outcome.partly[what] for what in whats)
     true = raised + sum(outcome.missed[what] for what in whats)
-    none = sum(n for reason, n in outcome.reasons.items() if reason.endswith(JOINED))
-    true -= none if "unclean election" in whats else 0
     false = sum(outcome.false.values())
     return (f"{raised}/{true}" if true else "-") + (f" !{false}" if false else "")
 
@@ -189,7 +187,6 @@ def blind(cells: Sequence[Cell]) -> str:
     return "\n".join(
         f"- {reason}: {count:,} times, {bracketed[reason]:,} of them with faithful samples"
         for reason, count in everywhere.most_common()
-        if not reason.endswith(JOINED)
     )
 
 

@@ -16,8 +16,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidestaff.connectors.simulator.faults import NEVER_LOSE, WEIGHTS
+from tidestaff.connectors.simulator.presets import preset_named
 
-from tests.proof.histories import Plan, live, live_again
+from tests.proof.histories import EVERY_STEP, Plan, live, live_again
 from tests.proof.ledger import Outcome, false_alarms, judge
 from tests.proof.shrinking import shrink
 
@@ -30,7 +31,8 @@ SAFE: Final = ("2.8.2", "3.9.1", "3.9.1-kraft", "4.1.1-kraft")
 WITHOUT_EPOCHS: Final = "0.10.2.2"
 PERIODS_MS: Final = (1_000, 2_000, 5_000)
 FINE_MS: Final = 100
-SERIES: Final = ("safe faults", "all faults", "disturbed", "real timeouts")
+SAFE_FAULTS: Final = "safe faults"
+SERIES: Final = (SAFE_FAULTS, "all faults", "every step", "disturbed", "real timeouts")
 _SHOWN: Final = 3
 
 
@@ -45,7 +47,9 @@ class Found(NamedTuple):
 
 def plan_of(series: str, preset: str, seed: int, steps: int) -> Plan:
     """Sampling periods take turns with the seed; every fourth history is sampled finely."""
-    kinds = NEVER_LOSE if series == "safe faults" else frozenset(WEIGHTS)
+    kinds = NEVER_LOSE if series in (SAFE_FAULTS, "no alarm allowed") else frozenset(WEIGHTS)
+    if series == "every step":
+        return Plan(preset, seed, steps, kinds, every_ms=EVERY_STEP)
     periods = (*PERIODS_MS, FINE_MS)
     every_ms = periods[seed % len(periods)]
     if series == "disturbed":
@@ -129,6 +133,21 @@ def search(
         return list(pool.map(run, jobs, chunksize=4))
 
 
+def quiet(histories: int, first: int, steps: int, workers: int) -> list[Found]:
+    """On safe protocols, with faults that never lose and faithful samples, nothing is raised.
+
+    But for one: from 4.0 the last known leader may be elected out of nobody's ISR (KIP-966), which
+    Kafka itself marks as unclean, and nothing is lost by it.
+    """
+    each = -(-histories // len(SAFE))
+    found = search([SAFE_FAULTS], SAFE, range(first, first + each), steps, workers)
+    for one in found:
+        raised = one.outcome.confirmed
+        allowed = {"ELE009"} if preset_named(one.preset).elr else set()
+        assert set(raised) <= allowed, (one.preset, one.seed, raised)
+    return [one._replace(series="no alarm allowed") for one in found]
+
+
 def _examine_job(steps: int, job: tuple[str, str, int]) -> Found:
     return examine(*job, steps)
 
@@ -169,7 +188,13 @@ def reasons(sums: dict[tuple[str, str], Outcome]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--histories", type=int, default=1_000, help="in all presets together")
+    parser.add_argument(
+        "--safe",
+        type=int,
+        default=0,
+        help="histories of safe faults on safe protocols, sampled faithfully: nothing is raised",
+    )
+    parser.add_argument("--histories", type=int, default=1_000, help="in all series together")
     parser.add_argument("--seed", type=int, default=1, help="the first one")
     parser.add_argument("--preset", action="append", help="default: the safe ones and 0.10.2.2")
     parser.add_argument("--series", action="append", choices=SERIES, help="default: all of them")
@@ -181,7 +206,8 @@ def main() -> int:
     each = max(1, -(-given.histories // (len(presets) * len(series))))
     seeds = range(given.seed, given.seed + each)
     began = time.perf_counter()
-    found = search(series, presets, seeds, given.steps, given.workers)
+    found = quiet(given.safe, given.seed, given.steps, given.workers) if given.safe else []
+    found += search(series, presets, seeds, given.steps, given.workers) if given.histories else []
     sums = totals(found)
     sys.stdout.write(f"{table(sums)}\n\n{reasons(sums)}\n")
     took_s = time.perf_counter() - began

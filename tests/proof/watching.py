@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tidestaff.connectors.simulator.log import unshared
+from tidestaff.connectors.simulator.log import Run, unshared
 from tidestaff.consistency.model import (
     Bracket,
     ClusterObservation,
     Observation,
     OffsetRange,
     PartitionObservation,
+    RecoveryState,
     TopicPartition,
 )
 from tidestaff.consistency.monitor import step
@@ -19,9 +20,10 @@ from tidestaff.consistency.monitor import step
 if TYPE_CHECKING:
     from tidestaff.connectors.simulator.cluster import SimulatedCluster
     from tidestaff.consistency.memory import Memory
+    from tidestaff.consistency.model import BrokerId
     from tidestaff.consistency.verdict import Violated
 
-DIFFERENT_RECORDS: Final = frozenset({"TRN003", "TRN004", "EPO004", "EPO005"})
+DIFFERENT_RECORDS: Final = frozenset({"TRN003", "TRN004", "TRN006", "EPO004", "EPO005"})
 JUDGED: Final = DIFFERENT_RECORDS | {
     *("TRN001", "TRN002", "HWM001", "HWM002", "EPO002", "EPO003"),
     *("ELE001", "ELE002", "ELE006", "ELE007", "ELE008", "ELE009"),
@@ -46,17 +48,25 @@ class Alarm(NamedTuple):
 
 
 class Glimpse(NamedTuple):
-    """What one sample told of a partition's leader; -1 where it did not answer in its epoch."""
+    """What one sample told of a partition's leader; -1 where it did not answer in its epoch.
+
+    `held` are the records that this leader had then, `shown` those that some replica showed below
+    its HW: a leader by its own word, or anybody beside the leader in office. Nobody tells these to
+    the monitor.
+    """
 
     at_ms: int
     topic: str
     bracket: Bracket
+    leader: BrokerId
     partition_epoch: int
     leader_epoch: int
-    isr_size: int
+    recovering: bool
+    electable: frozenset[BrokerId]
     log_start: int
-    high_watermark: int
     log_end: int
+    held: tuple[Run, ...]
+    shown: tuple[Run, ...]
 
     @property
     def coherent(self) -> bool:
@@ -83,7 +93,7 @@ class Watcher:
             key = (partition, observation.topic_id or observation.state_czxid)
             known = self.cluster.mode.partition(partition)
             topic = known.topic_id if known is not None else ""
-            self._note(partition, glimpse(observation, topic))
+            self._note(partition, glimpse(self.cluster, observation, topic))
         elif not isinstance(observation, ClusterObservation):
             key = observation.place
         self.memories[key], verdicts = step(self.memories.get(key), observation)
@@ -123,22 +133,35 @@ class Watcher:
         )
 
 
-def glimpse(observation: PartitionObservation, topic: str) -> Glimpse:
-    state = observation.state
-    values = (-1, -1, -1)
+def glimpse(cluster: SimulatedCluster, observation: PartitionObservation, topic: str) -> Glimpse:
+    state, partition = observation.state, TopicPartition(observation.topic, observation.partition)
+    log_start = log_end = -1
+    held: tuple[Run, ...] = ()
+    shown: list[Run] = []
+    coherent = observation.bracket is Bracket.COHERENT
+    in_office = [r for r in observation.replicas if r.broker == state.leader and r.leads]
     for reading in observation.replicas:
-        in_office = reading.leads and reading.leader_epoch == state.leader_epoch
-        if reading.broker == state.leader and in_office:
-            offsets = (reading.log_start_offset, reading.high_watermark, reading.log_end_offset)
-            values = tuple(-1 if offset is None else offset for offset in offsets)  # type: ignore[assignment]
+        replica = cluster.replica(reading.broker, partition)
+        if replica is None or replica.topic_id != topic:
+            continue
+        if reading in in_office and reading.leader_epoch == state.leader_epoch:
+            log_start, log_end = reading.log_start_offset or 0, reading.log_end_offset or 0
+            held = tuple(replica.log.slice(log_start, log_end))
+        if reading.leads or (coherent and in_office):
+            shown += replica.log.slice(reading.log_start_offset or 0, reading.high_watermark or 0)
     return Glimpse(
         observation.observed_at_ms,
         topic,
         observation.bracket,
+        state.leader,
         state.partition_epoch,
         state.leader_epoch,
-        len(state.isr),
-        *values,
+        state.recovery is RecoveryState.RECOVERING,
+        frozenset((*state.isr, *state.elr)),
+        log_start,
+        log_end,
+        held,
+        tuple(shown),
     )
 
 
