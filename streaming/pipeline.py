@@ -36,6 +36,10 @@ class OutputRow(NamedTuple):
     payload: str
 
 
+class Stopped(Exception):  # noqa: N818 - not an error
+    """The job ends: a batch is not begun any more."""
+
+
 class Receiver(Protocol):
     """Takes the output of a batch; the same batch may come twice, after a crash."""
 
@@ -82,6 +86,7 @@ class Job:
         self.live = live
         self.progress = Progress()
         self.query: StreamingQuery | None = None
+        self.batch_began = 0.0
         self._stopping = threading.Event()
         self._error: BaseException | None = None
 
@@ -111,7 +116,10 @@ class Job:
         return self.query
 
     def _batch(self, frame: DataFrame, batch_id: int) -> None:
-        began = time.monotonic()
+        if self._stopping.is_set():
+            # Nothing of this batch is done yet: the next start does it.
+            raise Stopped
+        self.batch_began = time.monotonic()
         try:
             rows = [OutputRow(row[0], row[1], row[2]) for row in frame.collect()]
             query_id = checkpoint.query_id(self.settings.checkpoint)
@@ -120,7 +128,7 @@ class Job:
         except BaseException as error:
             self._error = error
             raise
-        self.progress.take(batch_id, rows, int(1_000 * (time.monotonic() - began)))
+        self.progress.take(batch_id, rows, int(1_000 * (time.monotonic() - self.batch_began)))
 
     def stop(self) -> None:
         """End soon; may be called from a signal handler."""
@@ -167,14 +175,16 @@ class Job:
         return None
 
     def _end(self) -> None:
-        """Let the batch that runs come to its end, if it does so soon; then stop."""
-        query = self.query
-        if query is None or not query.isActive:
-            return
-        until = time.monotonic() + _PATIENCE_S
-        while query.status["isTriggerActive"] and time.monotonic() < until:
+        """Let the batch that runs come to its end, if it does so soon; then stop.
+
+        The batch after it ends the query by itself. To interrupt one would throw its work away.
+        """
+        self._stopping.set()
+        query, until = self.query, time.monotonic() + _PATIENCE_S
+        while query is not None and query.isActive:
+            if not query.status["isTriggerActive"] or time.monotonic() > until:
+                query.stop()
             time.sleep(_LOOK_S / 2)
-        query.stop()
 
     def failed(self, error: BaseException) -> CommandError:
         logs = self.settings.work / "logs"

@@ -16,6 +16,7 @@ from tidestaff.streaming.checkpoint import CheckpointLock
 from tidestaff.streaming.commands.exits import Exit
 from tidestaff.streaming.delivery import Dispatcher
 from tidestaff.streaming.jars import jars
+from tidestaff.streaming.metrics import Metrics
 from tidestaff.streaming.pipeline import Job
 from tidestaff.streaming.quarantine import Quarantine
 from tidestaff.streaming.routes import routes_of
@@ -97,14 +98,43 @@ def run(settings: Settings, limits: Limits) -> int:
         )
         dispatcher.start()
         stack.callback(dispatcher.stop)
-        receiver = StoreReceiver(store, lambda _: dispatcher.notify())
-        job = Job(spark, settings, [receiver, quarantine_of(settings)])
+        metrics = stack.enter_context(_metrics(settings, store, status))
+
+        def told(report: BatchReport) -> None:
+            dispatcher.notify()
+            if metrics is not None:
+                metrics.after_batch(report, time.monotonic() - job.batch_began, store)
+
+        job = Job(spark, settings, [StoreReceiver(store, told), quarantine_of(settings)])
         watcher = Watcher(job, store, status, stories, limits)
         with stopped_by_signals(job) as received:
             job.watch(watcher.look, status.say)
         status.say("stopping; the state is saved")
         dispatcher.drain(_LAST_WORDS_S)
     return EXIT_INTERRUPTED if received == [signal.SIGINT] else Exit.OK
+
+
+@contextmanager
+def _metrics(settings: Settings, store: AlertStore, status: StatusLine) -> Iterator[Metrics | None]:
+    """Served while the job runs. A port that is taken does not keep the monitor from watching."""
+    if not settings.metrics.enabled:
+        yield None
+        return
+    metrics = Metrics(store.path)
+    host, port = settings.metrics.host, settings.metrics.port
+    try:
+        server = metrics.serve(host, port)
+    except OSError as error:
+        status.say(
+            f"no metrics: {host}:{port} cannot be listened on ({error.strerror}); "
+            "free it or set metrics.port"
+        )
+        yield None
+        return
+    try:
+        yield metrics
+    finally:
+        server.close()
 
 
 @contextmanager
@@ -148,6 +178,18 @@ class Stories:
         return sorted(found, key=lambda each: (each["at_ms"], each["cluster"]))
 
 
+def together(told: Sequence[dict[str, Any]]) -> list[str]:
+    """What clusters tell at the same time in the same words is said once."""
+    found: dict[str, tuple[int, list[str]]] = {}
+    for each in told:
+        found.setdefault(each["text"], (each["at_ms"], []))[1].append(each["cluster"])
+    return [
+        f"{time.strftime('%H:%M:%S', time.localtime(at_ms / 1_000))} "
+        f"{', '.join(dict.fromkeys(clusters))}: {text}"
+        for text, (at_ms, clusters) in found.items()
+    ]
+
+
 class Watcher:
     """Looks at the job now and then: says how it goes, and when it is enough."""
 
@@ -161,9 +203,8 @@ class Watcher:
         self._seen_first = False
 
     def look(self) -> bool:
-        for told in self.stories.new():
-            clock = time.strftime("%H:%M:%S", time.localtime(told["at_ms"] / 1_000))
-            self.status.say(f"{clock} {told['cluster']}: {told['text']}")
+        for line in together(self.stories.new()):
+            self.status.say(line)
         if self.job.progress.batches and not self._seen_first:
             self._seen_first = True
             self.status.say("the first batch is done")

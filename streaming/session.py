@@ -65,6 +65,9 @@ def configuration(settings: Settings, jars: Sequence[Path] = ()) -> dict[str, st
         f"-Dlog4j2.configurationFile={(CONF / 'log4j2.properties').as_uri()}",
         f"-Dtidestaff.logs={logs}",
         f"-Dtidestaff.level={_LEVELS[settings.log_level]}",
+        # Spark matches long errors with a recursive pattern.
+        "-Xss4m",
+        *(["-XX:TieredStopAtLevel=1"] if spark.quick_start else []),
         "-XX:+UseSerialGC" if is_local(spark.master) else "-XX:+UseG1GC",
     ]
     found = {
@@ -84,6 +87,7 @@ def configuration(settings: Settings, jars: Sequence[Path] = ()) -> dict[str, st
         "spark.sql.streaming.minBatchesToRetain": str(_KEPT_BATCHES),
         "spark.sql.streaming.stopTimeout": "10s",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.python.daemon.module": "tidestaff.streaming.worker_daemon",
         "spark.cleaner.periodicGC.interval": "10min",
         "spark.local.dir": str((settings.work / "spark").resolve()),
         "spark.sql.warehouse.dir": str((settings.work / "spark" / "warehouse").resolve()),

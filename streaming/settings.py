@@ -86,6 +86,7 @@ class SparkSettings(Section):
 
     master: str = "local[*]"
     driver_memory: str = Field(default="2g", pattern=r"^[1-9][0-9]*[mg]$")
+    quick_start: bool = False
     shuffle_partitions: int | None = Field(default=None, ge=1)
     conf: dict[str, str | int | float | bool] = Field(default_factory=dict)
 

@@ -3,6 +3,7 @@ expected and what to do."""
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 from pathlib import Path
@@ -23,6 +24,8 @@ PREFIX: Final = "TIDESTAFF_"
 APART: Final = "__"
 OTHER_VARIABLES: Final = frozenset({"TIDESTAFF_JARS_DIR", "TIDESTAFF_LOGS"})
 EMBEDDED: Final = "the embedded default"
+# The embedded story is a handful of partitions: four buckets do, and it should start soon.
+_SMALL: Final = {"operator": {"buckets": 4}, "spark": {"quick_start": True}}
 _REFERENCE: Final = re.compile(r"\$\{(env|file):([^}]+)\}")
 _HIDDEN: Final = "***"
 _REMEDY: Final = "correct it, or compare with conf/tidestaff.yaml, which shows every key"
@@ -36,7 +39,7 @@ def load(path: Path | None, environment: Mapping[str, str] | None = None) -> Set
     """The settings of a file, with what the environment says instead."""
     environment = os.environ if environment is None else environment
     place = EMBEDDED if path is None else str(path)
-    content = {} if path is None else _read(path)
+    content = copy.deepcopy(_SMALL) if path is None else _read(path)
     overridden = _override(content, environment)
     problems: list[str] = []
     content = _resolved(content, environment, "", problems)

@@ -46,7 +46,12 @@ def agree(model: type[BaseModel], found: dict[str, Any], path: str) -> None:
 
 
 def test_the_reference_file_as_it_stands_is_the_default() -> None:
-    assert load(REFERENCE, {}) == load(None, {})
+    assert load(REFERENCE, {}) == Settings()
+
+
+def test_without_a_file_the_story_is_told_by_a_small_job() -> None:
+    small = {"operator": {"buckets": 4}, "spark": {"quick_start": True}}
+    assert load(None, {}) == Settings.model_validate(small)
 
 
 def test_the_reference_file_shows_every_key_with_its_default() -> None:
