@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tidestaff.streaming import session
+from tidestaff.streaming.jars import jars
 from tidestaff.streaming.recording import Recorder
 from tidestaff.streaming.settings import Settings
 
@@ -26,10 +27,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         {
             "work_dir": str(work),
             "operator": FEW_BUCKETS,
-            "spark": {"master": "local[2]", "driver_memory": "1g"},
+            "spark": {"master": "local[2]", "driver_memory": "1g", "quick_start": True},
         }
     )
-    started = session.start(settings)
+    started = session.start(settings, jars())
     yield started
     started.stop()
 

@@ -1,0 +1,124 @@
+"""Row files: what is written is read, in the order of the events, and a wrong file is named."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tidestaff.connectors.wire import MISSING, Row
+from tidestaff.streaming.codec import ROW_SCHEMA
+from tidestaff.streaming.recording import Recorder
+from tidestaff.streaming.settings import Cluster, Settings
+from tidestaff.streaming.sources.row_files import (
+    ARROW_SCHEMA,
+    RowFileError,
+    batches,
+    file_name,
+    listed,
+    to_rows,
+    write,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def row(at_ms: int, subject: str = "t-0") -> Row:
+    offsets = [1, MISSING, 2**62]
+    return Row(
+        1, "partition", "c", "s", subject, at_ms, MISSING, 3, *([offsets] * 4), [], b"\x00\xff"
+    )
+
+
+def read(path: Path) -> list[Row]:
+    return [each for batch in batches(path) for each in to_rows(batch)]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "avro"])
+def test_what_is_written_is_read(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.{suffix}"
+    rows = [row(1), row(2, "ü-1")]
+    write(path, rows)
+    assert read(path) == rows
+    assert [p.name for p in tmp_path.iterdir()] == [path.name], "no partial file is left"
+
+
+def test_the_columns_are_those_of_the_operator() -> None:
+    assert [field.name for field in ROW_SCHEMA] == ARROW_SCHEMA.names == list(Row._fields)
+
+
+def test_names_are_in_the_order_of_the_events(tmp_path: Path) -> None:
+    names = [file_name(at, n, "parquet") for at, n in [(5, 9), (40, 1), (40, 2), (10**12, 0)]]
+    for name in reversed(names):
+        (tmp_path / name).touch()
+    (tmp_path / ".5.parquet.part").touch()
+    (tmp_path / "notes.txt").touch()
+    assert listed(tmp_path) == names
+
+
+def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
+    assert listed(tmp_path / "none") == []
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "avro"])
+def test_garbage_is_named(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.{suffix}"
+    path.write_bytes(b"garbage that is no file of rows")
+    with pytest.raises(RowFileError, match=r"a\.\w+: not an? \w+ file of rows"):
+        read(path)
+
+
+def test_a_file_without_a_column_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"kind": ["tick"]}), path)
+    with pytest.raises(RowFileError, match="the column schema_version is missing"):
+        read(path)
+
+
+def test_columns_in_another_order_or_of_smaller_types_are_put_right(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    write(path, [row(1)])
+    table = pq.read_table(path)
+    table = table.select(list(reversed(table.schema.names)))
+    place = table.schema.get_field_index("round")
+    table = table.set_column(place, "round", table["round"].cast(pa.int16()))
+    pq.write_table(table, path)
+    assert read(path) == [row(1)]
+
+
+def simulated(**more: object) -> Cluster:
+    return Cluster.model_validate({"name": "c", "source": {"type": "simulator", **more}})
+
+
+def recorded(folder: Path, cluster: Cluster, rounds: int, suffix: str = "parquet") -> list[Row]:
+    recorder = Recorder(cluster, folder, suffix, 3)
+    recorder.run(rounds, True, threading.Event())  # noqa: FBT003
+    assert recorder.error is None, recorder.error
+    assert recorder.written.rounds == rounds
+    return [each for name in listed(folder) for each in read(folder / name)]
+
+
+def test_a_recording_holds_every_round_linked_to_the_one_before(tmp_path: Path) -> None:
+    rows = recorded(tmp_path, simulated(faults="none"), 8)
+    assert len(listed(tmp_path)) == 3
+    one = [each for each in rows if each.subject == "topic-0-0"]
+    assert [each.round for each in one] == list(range(1, 9))
+    assert [each.previous_at_ms for each in one[1:]] == [each.observed_at_ms for each in one[:-1]]
+    assert one[0].previous_at_ms == MISSING
+
+
+def test_two_recorders_share_a_folder_in_the_order_of_time(tmp_path: Path) -> None:
+    for cluster in Settings().clusters:
+        recorded(tmp_path, cluster, 6)
+    assert len(listed(tmp_path)) == 4
+
+
+def test_a_recording_cannot_be_recorded(tmp_path: Path) -> None:
+    source = {"type": "recording", "path": str(tmp_path)}
+    cluster = Cluster.model_validate({"name": "c", "source": source})
+    recorder = Recorder(cluster, tmp_path / "out", "parquet", 3)
+    recorder.run(1, True, threading.Event())  # noqa: FBT003
+    assert "expected a source that lives" in str(recorder.error)
