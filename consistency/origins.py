@@ -176,7 +176,11 @@ def _committed(sight: Sight, now: Origins) -> Origins:
         lacking = [p for part in _lacking(below, against) for p in _unreported(part, lost)]
         gone += [OffsetRange(part.start, part.end) for part in lacking]
         lost = (*lost, *lacking)
-        committed = _overlaid(committed, tuple(_agreed(below, against)))
+        agreed = tuple(_agreed(below, against))
+        if office is None:
+            # Nobody is there to have it again: what was lost once is not committed anew.
+            agreed = tuple(p for part in agreed for p in _unreported(part, lost))
+        committed = _overlaid(committed, agreed)
     return now._replace(
         committed=_bounded(committed), lost=lost[-MAX_SEGMENTS:], pending=merged(gone)
     )

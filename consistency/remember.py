@@ -157,14 +157,15 @@ def _ledger(sight: Sight) -> _Ledger:
 
 
 def _shown_by_others(sight: Sight) -> int:
-    """How far another replica shows that a leader had committed: a new leader's HW starts lower.
+    """How far an in-sync follower shows that a leader had committed: a new one's HW starts lower.
 
-    As far as the leader in office has it; what it does not have is lost, and reported.
+    As far as the leader in office has it; what it does not have is lost, and reported. A deposed
+    leader shows nothing of the new one's records at those offsets.
     """
     shown = [
         reading.high_watermark or 0
         for reading in sight.followers()
-        if reading.broker in sight.state.isr or leads_by_its_own_word(sight, reading)
+        if reading.broker in sight.state.isr and not reading.leads
     ]
     return min(max(shown, default=0), sight.leader_end or 0)
 

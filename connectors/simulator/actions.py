@@ -151,7 +151,7 @@ def _fetch_request(cluster: SimulatedCluster, action: Action) -> bool:
     leader = cluster.brokers.get(replica.leader) if replica is not None else None
     if replica is None or leader is None or not leader.answers:
         return False
-    ask = following.ask(broker, replica)
+    ask = following.ask(replica, broker.now_ms, broker.fetch_limit)
     if ask is None:
         return False
     found = leading.answer(leader, broker.id, ask)

@@ -173,17 +173,21 @@ class Broker:
 
     def handle_fetch(self, request: FetchRequest, reply: Reply) -> None:
         """Answer news at once; a request without news waits for replica.fetch.wait.max.ms."""
-        answers = []
+        answers, news = [], False
         for ask in request.asks:
             found = leading.answer(self, request.follower, ask)
             if not found.error and not found.diverging and not ask.epoch_question:
                 epoch = request.broker_epoch
                 leading.note_progress(self, request.follower, epoch, ask, found.log_end)
-                high_watermark = self.replicas[ask.partition].high_watermark
-                if not found.runs and found.high_watermark != high_watermark:
-                    found = found._replace(high_watermark=high_watermark)
+                if not found.runs:
+                    high_watermark = self.replicas[ask.partition].high_watermark
+                    if found.high_watermark != high_watermark:
+                        found = found._replace(high_watermark=high_watermark)
+                    answers.append(found)
+                    continue
+            news = True
             answers.append(found)
-        if any(found.is_news for found in answers):
+        if news:
             reply(request, tuple(answers))
             return
         self._parked[request.follower] = (request, reply)

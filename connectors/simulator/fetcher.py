@@ -76,10 +76,11 @@ class Fetcher:
 
     def _asks(self) -> list[Ask]:
         asks = []
+        broker, now_ms, limit = self.broker, self.broker.now_ms, self.broker.fetch_limit
         for partition, replica in self.partitions.items():
-            if self.broker.holds(partition):
+            if broker.held and broker.holds(partition):
                 continue
-            question = following.ask(self.broker, replica)
+            question = following.ask(replica, now_ms, limit)
             if question is not None:
                 asks.append(question)
         return asks
@@ -103,11 +104,12 @@ class Fetcher:
         if not self._alive or correlation != self.correlation or not self.in_flight:
             return
         self.in_flight = False
+        broker = self.broker
         for answer in answers:
             replica = self.partitions.get(answer.ask.partition)
-            if replica is not None and not self.broker.holds(replica.partition):
-                following.take(self.broker, replica, answer)
-            if self.broker.fetchers.get(self.leader) is not self:
+            if replica is not None and not (broker.held and broker.holds(replica.partition)):
+                following.take(broker, replica, answer)
+            if broker.fetchers.get(self.leader) is not self:
                 # The process has ended over this answer.
                 return
         self.wake(1 + self.broker.fetch_pause_ms)

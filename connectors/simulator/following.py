@@ -69,19 +69,32 @@ def _fetch_from_end(replica: Replica) -> None:
     replica.last_fetched_epoch = replica.epochs.latest
 
 
-def ask(broker: Broker, replica: Replica) -> Ask | None:
+def ask(replica: Replica, now_ms: int, limit: int) -> Ask | None:
     """The next question to the leader, or None while this partition has to wait."""
-    if replica.phase is Phase.FAILED or replica.not_before_ms > broker.now_ms:
+    if replica.phase is Phase.FAILED or replica.not_before_ms > now_ms:
         return None
     truncating = replica.phase is Phase.TRUNCATING
-    return Ask(
-        partition=replica.partition,
-        epoch_question=truncating,
-        offset=replica.fetch_offset,
-        leader_epoch=replica.leader_epoch,
-        last_epoch=replica.epochs.latest if truncating else replica.last_fetched_epoch,
-        limit=broker.fetch_limit,
+    last_epoch = replica.epochs.latest if truncating else replica.last_fetched_epoch
+    # Most questions of a large cluster are the ones asked before: they are not made anew.
+    known = replica.asked
+    if (
+        known is not None
+        and known.offset == replica.fetch_offset
+        and known.leader_epoch == replica.leader_epoch
+        and known.last_epoch == last_epoch
+        and known.epoch_question is truncating
+        and known.limit == limit
+    ):
+        return known
+    replica.asked = Ask(
+        replica.partition,
+        truncating,
+        replica.fetch_offset,
+        replica.leader_epoch,
+        last_epoch,
+        limit,
     )
+    return replica.asked
 
 
 def take(broker: Broker, replica: Replica, reply: Answer) -> bool:
@@ -104,8 +117,10 @@ def take(broker: Broker, replica: Replica, reply: Answer) -> bool:
         replica.append_fetched(reply.runs)
         replica.last_fetched_epoch = reply.runs[-1].epoch
         replica.fetch_offset = replica.log_end
-    replica.set_high_watermark(reply.high_watermark)
-    replica.raise_log_start(reply.log_start)
+    if reply.high_watermark != replica.high_watermark:
+        replica.set_high_watermark(reply.high_watermark)
+    if reply.log_start > replica.log.start:
+        replica.raise_log_start(reply.log_start)
     return bool(reply.runs)
 
 

@@ -71,6 +71,7 @@ def _reset(
     progress: FollowerProgress, replica: Replica, now: int, *, new_leader: bool, in_sync: bool
 ) -> None:
     progress.last_caught_up_ms = now if in_sync else NEVER_MS
+    progress.answered = None
     if new_leader:
         progress.log_end_offset = progress.last_fetch_leader_end = -1
         progress.last_fetch_ms = NEVER_MS
@@ -83,16 +84,30 @@ def _reset(
 def answer(broker: Broker, follower: BrokerId, ask: Ask) -> Answer:
     """Read only: what the leader would say now, without noting the follower's progress."""
     replica = broker.replicas.get(ask.partition)
-    if replica is None or not replica.leads:
+    if replica is None or replica.leader != broker.id or not replica.known:
         return Answer(ask, "NOT_LEADER")
     if broker.preset.fetch_fenced and ask.leader_epoch != replica.leader_epoch:
         behind = ask.leader_epoch < replica.leader_epoch
         return Answer(ask, "FENCED_LEADER_EPOCH" if behind else "UNKNOWN_LEADER_EPOCH")
-    if follower not in replica.followers:
+    progress = replica.followers.get(follower)
+    if progress is None:
         return Answer(ask, "UNKNOWN_TOPIC_OR_PARTITION")
     if ask.epoch_question:
         return Answer(ask, epoch_end=replica.epochs.end_offset_for(ask.last_epoch, replica.log_end))
-    return _records(replica, ask)
+    # The same question about the same log has the same answer; within an epoch a leader's log only
+    # grows.
+    known = progress.answered
+    if (
+        known is not None
+        and known.ask is ask
+        and known.log_end == replica.log.end
+        and known.high_watermark == replica.high_watermark
+        and known.log_start == replica.log.start
+    ):
+        return known
+    found = _records(replica, ask)
+    progress.answered = None if found.is_news else found
+    return found
 
 
 def _records(replica: Replica, ask: Ask) -> Answer:
@@ -184,7 +199,8 @@ def maybe_expand_isr(broker: Broker, replica: Replica, follower: BrokerId) -> No
 
 
 def shrink_isr(broker: Broker, replica: Replica) -> None:
-    """Members that have not caught up for replica.lag.time.max.ms leave."""
+    """Members that have not caught up for replica.lag.time.max.ms leave (0.8: or are too many
+    messages behind)."""
     if not replica.leads or replica.pending_isr is not None:
         return
     now = broker.now_ms
@@ -196,7 +212,13 @@ def shrink_isr(broker: Broker, replica: Replica) -> None:
         at_end = progress.log_end_offset == replica.log_end
         if at_end and replica.preset.at_leader_end_never_lags:
             continue
-        if now - progress.last_caught_up_ms > broker.settings.lag_ms:
+        heard_ms = progress.last_caught_up_ms
+        if replica.preset.lag_by_messages:
+            # 0.8: any fetch renews the clock, but nobody may be too many messages behind.
+            heard_ms = max(heard_ms, progress.last_fetch_ms)
+            if replica.log_end - progress.log_end_offset > broker.settings.replica_lag_max_messages:
+                out.add(member)
+        if now - heard_ms > broker.settings.lag_ms:
             out.add(member)
     if out:
         broker.propose_isr(replica, tuple(b for b in replica.isr if b not in out))

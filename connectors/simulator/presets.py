@@ -50,6 +50,7 @@ class Preset:
     isr_broker_epochs_checked: bool
     at_leader_end_never_lags: bool
     caught_up_by_previous_fetch: bool
+    lag_by_messages: bool
     hw_waits_outside_isr: bool
     hw_ignores_inactive: bool
     hw_frozen_under_min_isr: bool
@@ -116,6 +117,7 @@ def preset_of(text: str, *, kraft: bool = False, elr: bool | None = None) -> Pre
         isr_broker_epochs_checked=kraft and version >= (3, 5),
         at_leader_end_never_lags=version >= (2, 1),
         caught_up_by_previous_fetch=version >= (0, 10, 2),
+        lag_by_messages=version < (0, 9),
         hw_waits_outside_isr=version >= (0, 10, 2),
         hw_ignores_inactive=version >= (3, 6),
         hw_frozen_under_min_isr=version >= (3, 7),
@@ -144,6 +146,7 @@ def preset_of(text: str, *, kraft: bool = False, elr: bool | None = None) -> Pre
 PRESETS: Final = {
     preset.name: preset
     for preset in (
+        preset_of("0.8.2.2"),
         preset_of("0.10.2.2"),
         preset_of("1.1.1"),
         preset_of("2.0.1"),

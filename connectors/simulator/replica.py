@@ -13,6 +13,7 @@ from tidestaff.consistency.model import NO_LEADER, UNDEFINED_EPOCH, Assignment, 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tidestaff.connectors.simulator.leading import Answer, Ask
     from tidestaff.connectors.simulator.presets import Preset
     from tidestaff.consistency.model import BrokerId, PartitionState
 
@@ -57,6 +58,7 @@ class FollowerProgress:
     last_fetch_leader_end: int = -1
     last_caught_up_ms: int = NEVER_MS
     broker_epoch: int | None = None
+    answered: Answer | None = None
 
 
 @dataclass(slots=True)
@@ -92,6 +94,7 @@ class Replica:
     fetch_offset: int = 0
     last_fetched_epoch: int = UNDEFINED_EPOCH
     not_before_ms: int = 0
+    asked: Ask | None = None
 
     def __post_init__(self) -> None:
         self.epochs = EpochFile(self.preset.epoch_cache_generation)

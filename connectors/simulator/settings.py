@@ -19,6 +19,7 @@ class Settings:
     unclean_leader_election_enable: bool | None = None
     min_insync_replicas: int = 1
     replica_lag_time_max_ms: int | None = None
+    replica_lag_max_messages: int = 4_000
     session_timeout_ms: int | None = None
     replica_fetch_wait_max_ms: int = 500
     replica_fetch_backoff_ms: int = 1_000

@@ -28,8 +28,8 @@ class Loss(NamedTuple):
     """Committed records [start, end) that the leader of `leader_epoch` does not hold.
 
     `records` are the lost ones. `unclean`: there was an election outside the ISR (and ELR) since
-    the leader before it took office; `damaged`: its own disk had lost records. Either explains a loss; with neither the
-    protocol itself lost the data.
+    the leader before it took office; `damaged`: its own disk had lost records. Either explains a
+    loss; with neither the protocol itself lost the data.
     """
 
     at_ms: int

@@ -23,7 +23,8 @@ class _Proof(NamedTuple):
     """Offsets [start, end) that were committed once, and the epochs they have as far as known.
 
     `repeats`: it stays where it is after the loss was reported, as a replica that is not cut does;
-    the ledger is cut with the report. What it proves beyond the report is new.
+    the ledger is cut with the report. What it proves beyond the report is new, and so is all from
+    `new_from` on: a deposed leader that goes on committing.
     """
 
     start: int
@@ -31,6 +32,7 @@ class _Proof(NamedTuple):
     epochs: Lineage
     epochs_end: int
     repeats: bool = False
+    new_from: int = 0
 
 
 def lost_ranges(sight: Sight) -> tuple[OffsetRange, ...]:
@@ -48,7 +50,9 @@ def lost_ranges(sight: Sight) -> tuple[OffsetRange, ...]:
     gone: list[OffsetRange] = []
     for proof in _proofs(sight):
         for lost in _missing(sight, proof):
-            gone += without(lost, reported) if proof.repeats else (lost,)
+            old = OffsetRange(lost.start, min(lost.end, proof.new_from))
+            gone += without(old, reported) if proof.repeats else (lost,)
+            gone.append(OffsetRange(max(lost.start, proof.new_from), lost.end))
     return merged(gone)
 
 
@@ -69,7 +73,14 @@ def _proofs(sight: Sight) -> Iterator[_Proof]:
         in_isr = reading.broker in sight.state.isr
         usable = reading.lineage is not None and not in_isr and is_rising(reading.lineage)
         epochs = reading.lineage if usable and reading.lineage else ()
-        yield _Proof(start, end, epochs, end, repeats=True)
+        yield _Proof(start, end, epochs, end, repeats=True, new_from=_new_from(sight, reading, end))
+
+
+def _new_from(sight: Sight, reading: ReplicaReading, end: int) -> int:
+    remembered = sight.remembered(reading.broker)
+    if not reading.leads or remembered is None or not sight.same_incarnation(reading.broker):
+        return end
+    return remembered.high_watermark
 
 
 def leads_by_its_own_word(sight: Sight, reading: ReplicaReading) -> bool:

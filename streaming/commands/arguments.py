@@ -18,9 +18,17 @@ JSON_OPTION: Final = "--json"
 
 def nearest(word: str, known: Iterable[str], count: int = 1) -> tuple[str, ...]:
     """The known words most like this one, best first; none where nothing is alike."""
-    by_lower = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(word.lower(), by_lower, n=count, cutoff=0.5)
-    return tuple(by_lower[name] for name in close)
+    typed = word.lower()
+
+    def likeness(name: str) -> float:
+        """Of the whole, or of a beginning as long as what was typed: people stop early."""
+        begun = name.lower()[: len(typed) + 1]
+        ratios = (difflib.SequenceMatcher(None, typed, n).ratio() for n in (name.lower(), begun))
+        return max(ratios)
+
+    scored = [(likeness(name), name) for name in known]
+    best = sorted((s for s in scored if s[0] >= 0.6), key=lambda s: -s[0])
+    return tuple(name for _, name in best[:count])
 
 
 def did_you_mean(word: str, known: Iterable[str], count: int = 1) -> str:

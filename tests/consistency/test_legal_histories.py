@@ -231,3 +231,15 @@ def test_a_follower_longer_than_its_leader_holds_nothing_below_its_own_log_start
     watch.change(epoch=1).log(2, start=4).log(1, leo=0, hw=0).see()
     watch.log(2, leo=11).see()
     assert watch.raised["TRN004"].offsets == OffsetRange(4, 11)
+
+
+def test_a_deposed_leaders_watermark_commits_nothing_of_the_new_leaders_records() -> None:
+    """Its own are lost and reported; the new leader has others at those offsets, not committed."""
+    watch = Watch(isr=(1,)).settle()
+    watch.change(leader=2, epoch=1, isr=(2, 3)).log(1, believes=0, leads=True)
+    for broker in (2, 3):
+        watch.log(broker, leo=4, hw=4, epochs=lineage((0, 0), (1, 4)))
+    assert watch.see().codes.count("TRN001") == 1
+    watch.log(2, leo=9).see()
+    watch.stop(2).change(leader=3, epoch=2, isr=(3,)).log(3, epochs=lineage((0, 0), (2, 4)))
+    assert "TRN001" not in watch.see().codes

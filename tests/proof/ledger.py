@@ -214,7 +214,18 @@ def _why_unseen(watched: Watched, loss: Loss, missing: list[OffsetRange]) -> str
         g for g in watched.watcher.glimpses.get(loss.partition, []) if g.topic == loss.topic_id
     ]
     gone = [run for part in missing for run in clip(loss.records, part)]
-    before = [g for g in glimpses if g.at_ms < loss.at_ms]
+    # Records that were lost before, and came back with their holder, were committed anew since.
+    since_ms = max(
+        (
+            earlier.at_ms
+            for earlier in watched.cluster.truth.losses
+            if earlier.partition == loss.partition
+            and earlier.at_ms < loss.at_ms
+            and shared(earlier.records, loss.records)
+        ),
+        default=-1,
+    )
+    before = [g for g in glimpses if since_ms <= g.at_ms < loss.at_ms]
     gone = [
         run._replace(start=start, end=end)
         for run in gone
