@@ -1,0 +1,224 @@
+"""A long run of the job on a large cluster under faults: memory, state, latency, and the truth.
+
+`python -m tests.bench.soak --minutes 20 --partitions 20000 --write` feeds a simulated cluster in
+real time (tests/bench/feed.py) through Spark, the alert store and the JSON lines sink, and compares
+what was raised with what the simulator knows to be lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from tidestaff.consistency.catalogue import BY_CODE
+from tidestaff.consistency.verdict import FindingClass
+from tidestaff.streaming import codec
+from tidestaff.streaming.alerts.policy import AlertPolicy
+from tidestaff.streaming.alerts.store import AlertStore
+from tidestaff.streaming.delivery import Dispatcher, Route
+from tidestaff.streaming.operator.judging import judge
+from tidestaff.streaming.pipeline import OutputRow
+from tidestaff.streaming.session import start
+from tidestaff.streaming.settings import Settings
+from tidestaff.streaming.sinks.jsonl import JsonLinesSink
+
+from tests.bench.processes import resident_mb
+from tests.bench.report import write_table
+
+BUCKETS: Final = 16
+GRAVE: Final = (FindingClass.LOSS, FindingClass.DIVERGENCE, FindingClass.PROTOCOL)
+_AFTER_S: Final = 40.0
+
+
+class Lines:
+    """Notes when a transition came out: the last step of its way."""
+
+    name = "lines"
+
+    def __init__(self, path: Path) -> None:
+        self._sink = JsonLinesSink(path)
+        self.came_s: dict[str, float] = {}
+        self.alerts: list[dict[str, Any]] = []
+
+    def deliver(self, outgoing: Any) -> None:
+        self._sink.deliver(outgoing)
+        now = time.time()
+        for each in outgoing:
+            told = each.transition.fields
+            key = f"{told['fingerprint']}-{told['number']}"
+            if key not in self.came_s:
+                self.came_s[key] = now
+                self.alerts.append({**told, "came_s": now})
+
+    def close(self) -> None:
+        self._sink.close()
+
+
+def run(partitions: int, minutes: int, *, work: Path) -> dict[str, Any]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    feed = work / "feed"
+    feed.mkdir()
+    settings = Settings.model_validate({"work_dir": str(work / "data")})
+    spark = start(settings)
+    store = AlertStore(work / "alerts.sqlite", AlertPolicy(), lambda: int(1_000 * time.time()))
+    lines = Lines(work / "alerts.jsonl")
+    dispatcher = Dispatcher(store, [Route(lines)])
+    dispatcher.start()
+    batches: list[dict[str, Any]] = []
+    last = time.perf_counter()
+
+    def batch(frame: Any, number: int) -> None:
+        nonlocal last
+        rows = [OutputRow(*row) for row in frame.collect()]
+        store.process_batch("soak", number, rows)
+        dispatcher.notify()
+        stats = [json.loads(row.payload) for row in rows if row.kind == "stats"]
+        now = time.perf_counter()
+        batches.append(
+            {
+                "at_s": time.time(),
+                "memory_mb": resident_mb(),
+                "wall_s": now - last,
+                **{
+                    name: sum(one[name] for one in stats)
+                    for name in ("rows", "stepped", "state_bytes", "quarantined", "late")
+                },
+            }
+        )
+        last = now
+
+    source = spark.readStream.schema(codec.ROW_SCHEMA).option("maxFilesPerTrigger", 2)
+    query = (
+        judge(source.parquet(str(feed)), buckets=BUCKETS, run=str(work))
+        .writeStream.foreachBatch(batch)
+        .option("checkpointLocation", str(work / "checkpoint"))
+        .trigger(processingTime="200 milliseconds")
+        .start()
+    )
+    command = [sys.executable, "-m", "tests.bench.feed", str(feed)]
+    size = ["--partitions", str(partitions), "--minutes", str(minutes)]
+    child = subprocess.Popen([*command, *size])
+    try:
+        while child.poll() is None and query.isActive:
+            time.sleep(0.5)
+        _until_read(query, feed, batches)
+        failed = None if query.isActive else query.exception()
+    finally:
+        if child.poll() is None:
+            child.kill()
+        query.stop()
+        dispatcher.drain(10)
+        dispatcher.stop()
+        spark.stop()
+    if failed is not None:
+        raise SystemExit(str(failed)[:3_000])
+    truth = json.loads((work / "truth.json").read_text(encoding="utf-8"))
+    entered = {int(p.stem): p.stat().st_mtime for p in feed.glob("*.parquet")}
+    return outcome(truth, lines.alerts, batches, entered)
+
+
+def _until_read(query: Any, feed: Path, batches: list[dict[str, Any]]) -> None:
+    """Until nothing has come for a while."""
+    deadline = time.monotonic() + 120
+    seen = -1
+    while time.monotonic() < deadline and query.isActive and seen != len(batches):
+        seen = len(batches)
+        time.sleep(_AFTER_S / 2)
+
+
+def outcome(
+    truth: dict[str, Any],
+    alerts: list[dict[str, Any]],
+    batches: list[dict[str, Any]],
+    entered: dict[int, float],
+) -> dict[str, Any]:
+    firing = [a for a in alerts if a["status"] == "firing"]
+    raised = [
+        (f"{a['topic']}-{a['partition']}", a["offsets"]) for a in firing if a["code"] == "TRN001"
+    ]
+    lost = [(subject, offsets) for subject, offsets, _ in truth["losses"]]
+    grave = [a for a in firing if BY_CODE[a["code"]].finding in GRAVE and a["severity"] != "info"]
+    unknown = [a for a in grave if (a["topic"], a["partition"]) != ("fragile", 0)]
+    by_code: dict[str, int] = {}
+    for alert in firing:
+        by_code[alert["code"]] = by_code.get(alert["code"], 0) + 1
+    waits = sorted(
+        a["came_s"] - entered[a["evidence"]["round"] - 1]
+        for a in firing
+        if a["code"] in ("TRN001", "ELE009") and a["evidence"]["round"] - 1 in entered
+    )
+    steady = batches[len(batches) // 4 :]
+    quarter = max(1, len(steady) // 4)
+    return {
+        "losses": len(lost),
+        "exact": sum(found in raised for found in lost),
+        "raised_beyond": sum(found not in lost for found in raised),
+        "unclean": len(truth["unclean"]),
+        "unclean_raised": by_code.get("ELE009", 0),
+        "false_grave": [f"{a['code']} {a['topic']}-{a['partition']}" for a in unknown],
+        "firing": by_code,
+        "waits_s": waits,
+        "memory_first_mb": statistics.median(b["memory_mb"] for b in steady[:quarter]),
+        "memory_last_mb": statistics.median(b["memory_mb"] for b in steady[-quarter:]),
+        "state_first": statistics.median(b["state_bytes"] for b in steady[:quarter]),
+        "state_last": statistics.median(b["state_bytes"] for b in steady[-quarter:]),
+        "batches": len(batches),
+        "rows": sum(b["rows"] for b in batches),
+        "quarantined": sum(b["quarantined"] for b in batches),
+        "batch_s": statistics.median(b["wall_s"] for b in steady),
+        "latest_round_s": truth["latest_round_s"],
+    }
+
+
+def told(found: dict[str, Any], partitions: int, minutes: int) -> str:
+    waits = found["waits_s"]
+    p95 = waits[min(len(waits) - 1, int(0.95 * len(waits)))] if waits else float("nan")
+    middle = statistics.median(waits) if waits else float("nan")
+    others = ", ".join(f"{code} {n}" for code, n in sorted(found["firing"].items()))
+    ledger = f"{found['losses']}, {found['exact']}"
+    unclean = f"{found['unclean']}, {found['unclean_raised']}"
+    taken = f"{found['batches']:,}, {found['rows']:,}, {found['quarantined']}"
+    memory = f"{found['memory_first_mb']:,.0f} MB, {found['memory_last_mb']:,.0f} MB"
+    state = f"{found['state_first'] / 1e6:.2f} MB, {found['state_last'] / 1e6:.2f} MB"
+    rows = [
+        ("partitions x 3 replicas, a round every 5 s; minutes", f"{partitions:,}; {minutes}"),
+        ("losses in the simulator's ledger, raised with their exact range", ledger),
+        ("TRN001 beyond the ledger", str(found["raised_beyond"])),
+        ("unclean elections, raised", unclean),
+        ("loss, divergence, protocol alerts on other partitions", str(len(found["false_grave"]))),
+        ("alerts that fired", others or "none"),
+        ("observation into the source to alert out: median, p95", f"{middle:.1f} s, {p95:.1f} s"),
+        ("batches, rows, quarantined", taken),
+        ("memory of the job, first and last quarter", memory),
+        ("state, first and last quarter", state),
+        ("the feed's latest round was late by", f"{found['latest_round_s']:.1f} s"),
+    ]
+    lines = ["| long run | measured |", "|---|---:|"]
+    return "\n".join([*lines, *(f"| {name} | {value} |" for name, value in rows)])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--partitions", type=int, default=20_000)
+    parser.add_argument("--minutes", type=int, default=20)
+    parser.add_argument("--name", default="soak", help="which table of docs/benchmarks.md")
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as work:
+        found = run(given.partitions, given.minutes, work=Path(work))
+    table = told(found, given.partitions, given.minutes)
+    sys.stdout.write(table + "\n" + json.dumps(found["false_grave"]) + "\n")
+    if given.write:
+        write_table(given.name, table)
+
+
+if __name__ == "__main__":
+    main()
