@@ -24,6 +24,7 @@ CONF: Final = Path(__file__).resolve().parent.parent / "conf"
 _LEVELS: Final = {"debug": "debug", "info": "info", "warning": "warn", "error": "error"}
 _STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _KEPT_BATCHES: Final = 10
+ARCHIVE: Final = "tidestaff_archive"
 
 
 class JavaError(CommandError):
@@ -43,10 +44,14 @@ def start(settings: Settings, jars: Sequence[Path] = ()) -> SparkSession:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     logs = settings.work / "logs"
     logs.mkdir(parents=True, exist_ok=True)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     conf = SparkConf(loadDefaults=False)
-    for key, value in configuration(settings, jars).items():
+    found = configuration(settings, jars)
+    if not is_local(settings.spark.master) and not submitted:
+        found = _with_archive(found, settings.work.resolve() / "tidestaff.zip")
+    for key, value in found.items():
         conf.set(key, value)
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
+    if submitted:
         # Under spark-submit there is a JVM already; it has taken its own configuration.
         return Session.builder.config(conf=conf).getOrCreate()
     with (logs / "jvm.log").open("ab") as said:
@@ -97,6 +102,20 @@ def configuration(settings: Settings, jars: Sequence[Path] = ()) -> dict[str, st
     if jars:
         found["spark.jars"] = ",".join(str(jar.resolve()) for jar in jars)
     return found | {key: _text(value) for key, value in spark.conf.items()}
+
+
+def _with_archive(found: dict[str, str], archive: Path) -> dict[str, str]:
+    """Executors get this very tidestaff, whatever is installed there."""
+    from tidestaff.streaming.commands.package import pack  # noqa: PLC0415 - only for a cluster
+
+    if "spark.archives" in found:
+        return found
+    pack(archive)
+    return {
+        "spark.archives": f"{archive}#{ARCHIVE}",
+        "spark.executorEnv.PYTHONPATH": ARCHIVE,
+        **found,
+    }
 
 
 def is_local(master: str) -> bool:
