@@ -11,7 +11,7 @@ LOCKED := $(VENV)/.locked-packages
 STAMP := $(VENV)/.tidestaff-setup
 SOURCES := consistency connectors streaming conf tests
 
-.PHONY: help setup run test check lint types unit bench mutants explore search sampling docs format lock clean
+.PHONY: help setup run test check lint types unit bench soak mutants explore search sampling docs format lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,9 +51,14 @@ types: $(STAMP) ## mypy, strict
 unit: $(STAMP) ## the fast tests
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not spark"
 
-bench: $(STAMP) ## measure the rules engine and the simulator; writes the tables in README.md
+bench: $(STAMP) ## measure rules engine, simulator and streaming job; writes the tables in README.md and docs/benchmarks.md
 	$(BIN)/python -m tests.bench.rules_engine --write
 	$(BIN)/python -m tests.bench.simulator --write
+	$(BIN)/python -m tests.bench.streaming --write
+	$(BIN)/python -m tests.bench.soak --partitions 10000 --minutes 4 --name latency --write
+
+soak: $(STAMP) ## twenty minutes of 20,000 partitions under faults; writes its table in docs/benchmarks.md
+	$(BIN)/python -m tests.bench.soak --write
 
 mutants: $(STAMP) ## seeded faults in the rules: each must make the suite fail
 	$(BIN)/python -m tests.mutants
