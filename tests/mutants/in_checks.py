@@ -765,13 +765,16 @@ _REPLICAS: Final = (
         ),
         (
             "trn-loss-reported-again",
-            "gone += without(lost, reported) if proof.repeats else (lost,)",
+            "gone += without(old, reported) if proof.repeats else (lost,)",
             "gone += (lost,)",
             "a follower that still shows the old HW does not report the loss again",
         ),
         (
             "trn-followers-prove-nothing",
-            "        yield _Proof(start, end, epochs, end, repeats=True)\n",
+            (
+                "        yield _Proof(start, end, epochs, end, repeats=True, "
+                "new_from=_new_from(sight, reading, end))\n"
+            ),
             "        del start, end, epochs\n",
             "a follower takes its HW from a leader: it proves a commit",
         ),

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tests.proof.histories import Plan, live, live_again
+from tests.proof.histories import EVERY_STEP, Plan, live, live_again
 from tests.proof.ledger import Outcome, judge
 
 if TYPE_CHECKING:
@@ -66,7 +66,10 @@ class Cell(NamedTuple):
     outcome: Outcome
 
 
-WAYS: Final = [Way(p, s, b) for s in SKEWS_MS for b in (True, False) for p in PERIODS_MS]
+WAYS: Final = [
+    Way(EVERY_STEP, 0, bracketed=True),
+    *(Way(p, s, b) for s in SKEWS_MS for b in (True, False) for p in PERIODS_MS),
+]
 
 
 def plan_of(kind: str, seed: int, steps: int) -> Plan:
@@ -132,6 +135,8 @@ def rows(heads: Sequence[str], body: Iterable[Sequence[str]]) -> str:
 
 
 def _period(every_ms: int) -> str:
+    if every_ms == EVERY_STEP:
+        return "every step"
     return f"{every_ms} ms" if every_ms < 1_000 else f"{every_ms / 1_000:g} s"
 
 
@@ -142,11 +147,12 @@ def by_period(cells: Sequence[Cell]) -> str:
         for what in TRUE:
             mine = [c for c in cells if c.kind == kind and c.way.bracketed and not c.way.skew_ms]
             found = [
-                shown(total(mine, lambda c, p=p: c.way.every_ms == p), [what]) for p in PERIODS_MS
+                shown(total(mine, lambda c, p=p: c.way.every_ms == p), [what])
+                for p in (EVERY_STEP, *PERIODS_MS)
             ]
             if any(text != "-" for text in found):
                 body.append([f"{kind}: {what}", *found])
-    return rows(["fault: what is true", *map(_period, PERIODS_MS)], body)
+    return rows(["fault: what is true", *map(_period, (EVERY_STEP, *PERIODS_MS))], body)
 
 
 def by_way(cells: Sequence[Cell]) -> str:
@@ -229,11 +235,31 @@ In words:
   coherent samples is gone without a trace; the longer the period, the more of it.
 - Without brackets no rule that compares offsets is judged, so no loss is raised. With much skew
   most rounds straddle a change and count as little.
-- Elections are judged between two states one version apart: several writes between two rounds hide
-  the one that was unclean, unless the version keeps a recovery state.
+- Elections are judged between two states one version apart, or if every write in between began a
+  leader epoch (then nobody can have joined the ISR); other writes between two rounds hide the one
+  that was unclean, unless the version keeps a recovery state.
 - Before 0.11 logs have no epochs. Offsets that were lost and written again before the next sample
   look whole, and replicas that differ look equal.
-- Offsets that are lost a second time, within a range already reported, are not reported again.
+
+## Every step seen, and why fewer steps cannot do before 0.11
+
+In the column *every step* there is a faithful sample after every event that changes anything an
+observer can see. From 0.11 on, lineages tell the rest. Before it, the monitor reckons from the
+steps who wrote which offset: what a leader's log grows by it wrote itself, what a follower's log
+grows by it copied from the broker it follows, and a log that shrinks has lost its end. So it names
+every loss (TRN001) and every divergence (TRN006) with its range, in the step in which it happens;
+the search (`make search`, series *every step*) demands exactly that, with no excuse.
+
+With a step left out nobody could. A follower with log end 2 and high watermark 1 restarts. In one
+history it comes back as it was; in the other it cuts to 1 and fetches another record from a leader
+that wrote one there. LEO, HW, log start, leader and epoch are the same before and after in both:
+two histories with equal samples, one with a divergence and one without. Whatever is raised on those
+samples is false in one of them. Only contents (checksums) tell them apart. Therefore an observation
+says whether its source saw every step (`continuous`), and without that only what the high-watermark
+rule itself proves is raised (a replica that was away while its leader wrote on).
+
+What no sample showed as committed cannot be missed from the samples; the counts above tell how much
+that is for each way of sampling.
 
 ## All cells
 
