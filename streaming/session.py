@@ -31,14 +31,34 @@ class JavaError(CommandError):
     """Spark needs a Java that is not there."""
 
 
+class SessionError(CommandError):
+    """Spark did not start."""
+
+
 def start(settings: Settings, jars: Sequence[Path] = ()) -> SparkSession:
-    """A new session; what the JVM itself prints goes into the log directory too."""
+    """A new session, or one sentence why there is none."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - slow
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    check_java()
+    try:
+        return _started(settings, jars)
+    except (Py4JError, PySparkException) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        said = next((line for line in lines if "Exception: " in line), lines[0] if lines else "")
+        raise SessionError(
+            f"Spark did not start on {settings.spark.master}: {said[:300]}",
+            f"see {settings.work / 'logs'}; correct spark.master or spark.conf",
+        ) from None
+
+
+def _started(settings: Settings, jars: Sequence[Path]) -> SparkSession:
+    """What the JVM itself prints goes into the log directory too."""
     from pyspark import SparkContext  # noqa: PLC0415 - slow, and only needed here
     from pyspark.conf import SparkConf  # noqa: PLC0415
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
     from pyspark.sql import SparkSession as Session  # noqa: PLC0415
 
-    check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if is_local(settings.spark.master):
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -94,11 +114,14 @@ def configuration(settings: Settings, jars: Sequence[Path] = ()) -> dict[str, st
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.python.daemon.module": "tidestaff.streaming.worker_daemon",
         "spark.cleaner.periodicGC.interval": "10min",
-        "spark.local.dir": str((settings.work / "spark").resolve()),
         "spark.sql.warehouse.dir": str((settings.work / "spark" / "warehouse").resolve()),
     }
     if is_local(spark.master):
-        found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        found |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.local.dir": str((settings.work / "spark").resolve()),
+        }
     if jars:
         found["spark.jars"] = ",".join(str(jar.resolve()) for jar in jars)
     return found | {key: _text(value) for key, value in spark.conf.items()}

@@ -83,9 +83,12 @@ def status_of(settings: Settings, now_ms: int) -> dict[str, Any]:
 
 
 def _watched(clocks: dict[str, int]) -> set[str]:
-    from tidestaff.streaming.alerts.event import OWN_CLUSTER  # noqa: PLC0415 - slow
+    from tidestaff.streaming.alerts.event import (  # noqa: PLC0415 - slow
+        OWN_CLUSTER,
+        UNKNOWN_CLUSTER,
+    )
 
-    return set(clocks) - {OWN_CLUSTER}
+    return set(clocks) - {OWN_CLUSTER, UNKNOWN_CLUSTER}
 
 
 def exit_code(found: dict[str, Any]) -> Exit:

@@ -1,0 +1,100 @@
+"""`tidestaff run` as people run it: it starts, tells, ends in good order and goes on again."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tidestaff.streaming.sources.row_files import listed
+
+from tests.streaming.job.processes import PROGRAM, Monitor
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.spark
+
+SMALL = {"master": "local[2]", "driver_memory": "1g", "quick_start": True}
+
+
+def config(work: Path, source: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "work_dir": str(work / "data"),
+        "clusters": [{"name": "c", "source": source}],
+        "spark": SMALL,
+        "operator": {"buckets": 2, "trigger_interval_ms": 200, "tick_interval_ms": 1_000},
+        "sinks": [{"type": "console"}, {"type": "jsonl", "path": str(work / "alerts.jsonl")}],
+        "metrics": {"enabled": False},
+    }
+
+
+def asked(*arguments: str) -> tuple[int, Any]:
+    done = subprocess.run(
+        [*PROGRAM, *arguments, "--json"], capture_output=True, text=True, check=False
+    )
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_it_tells_ends_with_sigterm_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    source = {"type": "simulator", "scenario": "s23-loss-0.10.2", "round_interval_ms": 250}
+    told = config(tmp_path, source)
+    monitor = Monitor(tmp_path / "first", told)
+    work = str(tmp_path / "data")
+    try:
+        monitor.until(lambda: "TRN001" in monitor.out)
+
+        refused = subprocess.run(
+            [*PROGRAM, "run", "--config", str(tmp_path / "first" / "tidestaff.yaml")],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert refused.returncode == 3
+        assert f"process {monitor.process.pid}" in refused.stderr
+
+        code, status = asked("status", "--work-dir", work)
+        assert str(monitor.process.pid) in status["running"]
+        assert list(status["clusters"]) == ["c"]
+        code, alerts = asked("alerts", "--work-dir", work, "--code", "TRN001")
+        assert code == 2
+        (loss,) = alerts["alerts"]
+
+        began = time.monotonic()
+        monitor.signal(signal.SIGTERM)
+        assert monitor.wait() == 0
+        assert time.monotonic() - began < 20
+    finally:
+        monitor.kill()
+    assert "the state is saved" in monitor.err
+
+    code, _ = asked("alerts", "ack", loss["fingerprint"][:8], "--why", "test", "--work-dir", work)
+    assert code == 0
+    rounds = len(listed(tmp_path / "data" / "journal" / "c"))
+    again = Monitor(tmp_path / "second", told, "--max-batches", "4")
+    try:
+        assert again.wait() == 0
+    finally:
+        again.kill()
+    assert len(listed(tmp_path / "data" / "journal" / "c")) > rounds
+    lines = [json.loads(line) for line in (tmp_path / "alerts.jsonl").read_text().splitlines()]
+    ids = [line["id"] for line in lines]
+    assert len(ids) == len(set(ids))
+    fired = [(line["code"], line["status"]) for line in lines if line["code"] == "TRN001"]
+    assert fired[0] == ("TRN001", "firing")
+    assert fired.count(("TRN001", "firing")) == 1
+
+
+def test_a_source_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
+    told = config(tmp_path, {"type": "direct", "collector": "zookeeper"})
+    done = Monitor(tmp_path / "m", told)
+    try:
+        done.until(lambda: "no collector 'zookeeper'" in done.err)
+        done.signal(signal.SIGTERM)
+        assert done.wait() in (0, 3)
+    finally:
+        done.kill()
+    assert "Traceback" not in done.err
