@@ -161,7 +161,7 @@ def by_way(cells: Sequence[Cell]) -> str:
     for skew in SKEWS_MS:
         for bracketed in (True, False):
             mine = [c for c in cells if c.way.skew_ms == skew and c.way.bracketed is bracketed]
-            name = f"skew {_period(skew)}, {'bracketed' if bracketed else 'not bracketed'}"
+            name = f"skew {skew} ms, {'bracketed' if bracketed else 'not bracketed'}"
             body.append(
                 [
                     name,
@@ -178,7 +178,7 @@ def in_full(cells: Sequence[Cell]) -> str:
             for bracketed in (True, False):
                 mine = [c for c in cells if c.kind == kind and c.way[1:] == (skew, bracketed)]
                 found = [shown(total(mine, lambda c, p=p: c.way.every_ms == p)) for p in PERIODS_MS]
-                name = f"{kind}, skew {_period(skew)}, {'bracketed' if bracketed else 'not'}"
+                name = f"{kind}, skew {skew} ms, {'bracketed' if bracketed else 'not'}"
                 body.append([name, *found])
     return rows(["fault, way of sampling", *map(_period, PERIODS_MS)], body)
 
