@@ -94,7 +94,9 @@ class Job:
         settings = self.settings
         folder = settings.checkpoint.resolve()
         after = checkpoint.planned(folder)
-        found = streams(self.spark, settings, after, tick=self.live)
+        found = streams(
+            self.spark, settings, after, tick=self.live and not settings.only_recordings
+        )
         output = judge(
             found.rows,
             buckets=settings.operator.buckets,

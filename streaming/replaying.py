@@ -73,8 +73,11 @@ def replay_on(
     settings: Settings,
     max_batches: int | None = None,
     status: StatusLine | None = None,
+    *,
+    close: bool = True,
 ) -> Replayed:
-    """The same on a session that is there."""
+    """The same on a session that is there. Without `close` the recording is taken as one that may
+    go on: what waits for its time is left waiting."""
     source = settings.clusters[0].source
     assert isinstance(source, RecordingSource)
     names = listed(Path(source.path))
@@ -94,7 +97,7 @@ def replay_on(
         with stopped_by_signals(job):
             job.watch(look, lambda _: None)
         complete = at_end()
-        if complete:
+        if complete and close:
             _close(store, settings)
     finally:
         store.close()

@@ -296,6 +296,11 @@ class Settings(Section):
         return Retention(alerts.retention_days, alerts.retention_rows, alerts.spool_rows)
 
     @property
+    def only_recordings(self) -> bool:
+        """The past has no clock of its own: measured by today's, everybody in it is silent."""
+        return all(isinstance(cluster.source, RecordingSource) for cluster in self.clusters)
+
+    @property
     def needs_kafka(self) -> bool:
         return any(isinstance(cluster.source, KafkaSource) for cluster in self.clusters)
 

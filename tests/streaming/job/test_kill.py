@@ -1,0 +1,145 @@
+"""The whole job, killed with SIGKILL at twenty moments: every transition once in every sink."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+from tidestaff.streaming import checkpoint
+from tidestaff.streaming.alerts.reading import AlertReader
+from tidestaff.streaming.replaying import replay_on, settings_for
+from tidestaff.streaming.settings import Settings
+from tidestaff.streaming.sinks.kafka import ID_HEADER
+from tidestaff.streaming.sources.row_files import listed
+
+from tests.brokers import start_broker
+from tests.streaming.job.conftest import record
+from tests.streaming.job.processes import Monitor
+from tests.streaming.sinks.receiver import receiving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.brokers import Broker
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
+]
+
+KILLS = 20
+TOPIC = "alerts"
+ALL = ["pending", "firing", "acknowledged", "resolved"]
+OPERATOR = {"buckets": 2, "trigger_interval_ms": 0}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    started = start_broker(tmp_path / "broker", [TOPIC])
+    yield started
+    started.stop()
+
+
+def config(folder: Path, recording: Path, url: str, broker: Broker) -> dict[str, Any]:
+    source = {"type": "recording", "path": str(recording), "files_per_batch": 1}
+    kafka = {"bootstrap_servers": broker.bootstrap, "topic": TOPIC}
+    return {
+        "work_dir": str(folder / "data"),
+        "clusters": [{"name": "replay", "source": source}],
+        "spark": {"master": "local[2]", "driver_memory": "1g", "quick_start": True},
+        "operator": OPERATOR,
+        "metrics": {"enabled": False},
+        "sinks": [
+            {"type": "jsonl", "path": str(folder / "alerts.jsonl")},
+            {"type": "parquet", "path": str(folder / "parquet")},
+            {"type": "webhook", "url": url, "statuses": ALL},
+            {"type": "kafka", **kafka},
+        ],
+    }
+
+
+def killed_again_and_again(folder: Path, told: dict[str, Any]) -> set[str]:
+    """Kills at moments after Spark is up; the places in the recording where it struck."""
+    chance = random.Random(20)  # noqa: S311 - reproducible
+    struck = set()
+    for number in range(KILLS):
+        monitor = Monitor(folder / f"m{number}", told)
+        try:
+            monitor.until(lambda m=monitor: "Spark is up" in m.err)  # type: ignore[misc]
+            time.sleep(chance.uniform(0, 12))
+        finally:
+            monitor.kill()
+        struck.add(str(checkpoint.planned(folder / "data" / "checkpoint")))
+    return struck
+
+
+def finished(folder: Path, told: dict[str, Any]) -> None:
+    last = Monitor(folder / "last", told, "--until-idle")
+    try:
+        assert last.wait(400) == 0, last.err[-2000:]
+    finally:
+        last.kill()
+
+
+def sent_to(broker: Broker) -> list[str]:
+    from kafka import KafkaConsumer  # noqa: PLC0415 - slow
+
+    consumer = KafkaConsumer(
+        TOPIC,
+        bootstrap_servers=broker.bootstrap,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        consumer_timeout_ms=3_000,
+        group_id=None,
+    )
+    found = [dict(record.headers)[ID_HEADER].decode() for record in consumer]
+    consumer.close()
+    return found
+
+
+def test_a_job_killed_twenty_times_tells_every_sink_everything_once(
+    spark: SparkSession, tmp_path: Path, broker: Broker
+) -> None:
+    recording = tmp_path / "recording"
+    record(recording, Settings(), rounds=140, rounds_a_file=7)
+    base = Settings.model_validate({"operator": OPERATOR})
+    (tmp_path / "calm").mkdir()
+    calm = replay_on(
+        spark, settings_for(base, recording, tmp_path / "calm", 1_000), close=False
+    ).transitions
+
+    folder = tmp_path / "killed"
+    with receiving() as receiver:
+        told = config(folder, recording, receiver.url, broker)
+        struck = killed_again_and_again(folder, told)
+        finished(folder, told)
+        requests = list(receiver.requests)
+    assert len(struck) > KILLS // 3, "it was struck in the middle of its work"
+    assert str(checkpoint.done(folder / "data" / "checkpoint")).find(listed(recording)[-1]) >= 0
+
+    store = folder / "data" / "alerts.sqlite"
+    reader = AlertReader(store)
+    kept = [transition for _, transition in reader.transitions(limit=99_999)]
+    reader.close()
+    own = [each for each in kept if each.fields["code"] != "SRC005"]
+    assert sorted(each.text for each in own) == sorted(each.text for each in calm)
+
+    once = Counter({each.id: 1 for each in kept})
+    with sqlite3.connect(store) as database:
+        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    lines = (folder / "alerts.jsonl").read_text().splitlines()
+    assert sorted(lines) == sorted(each.text for each in kept)
+    parts = [pq.read_table(path)["id"].to_pylist() for path in (folder / "parquet").glob("a*")]
+    assert Counter(value for part in parts for value in part) == once
+    # A webhook is posted at least once; its key tells a repetition from something new.
+    assert Counter({request.headers["idempotency-key"]: 1 for request in requests}) == once
+    assert Counter(sent_to(broker)) == once

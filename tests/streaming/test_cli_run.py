@@ -1,0 +1,154 @@
+"""`run`, `record`, `replay`, `alerts`, `status` and `package` as far as they go without Spark."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from tidestaff.streaming.alerts.store import AlertStore
+from tidestaff.streaming.cli import main
+from tidestaff.streaming.settings import Settings
+from tidestaff.streaming.sources.row_files import listed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOSS = {
+    "event": "raised",
+    "cluster": "east",
+    "code": "TRN001",
+    "topic": "orders",
+    "partition": 0,
+    "topic_id": None,
+    "place": None,
+    "broker": 1,
+    "leader_epoch": 2,
+    "at_ms": 60_000,
+    "since_ms": None,
+    "expected": "LEO >= 2",
+    "observed": "LEO 1",
+    "because": "it is gone",
+    "offsets": [1, 2],
+    "evidence": {"round": 3},
+}
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A work directory in which one loss was found."""
+    settings = Settings(work_dir=str(tmp_path))
+    store = AlertStore(settings.store_path, settings.policy, lambda: 60_000)
+    stats = {"bucket": 0, "rows": 9, "clocks": {"east": 60_000}}
+    rows = [("finding", 60_000, json.dumps(LOSS)), ("stats", 60_000, json.dumps(stats))]
+    store.process_batch("query", 0, rows)
+    store.close()
+    return tmp_path
+
+
+def test_print_config_shows_what_is_in_force_without_secrets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text("sinks: [{type: webhook, url: 'http://h/SECRET'}]")
+    monkeypatch.setenv("TIDESTAFF_OPERATOR__BUCKETS", "77")
+    assert main(["run", "--config", str(path), "--print-config"]) == 0
+    out = capsys.readouterr().out
+    assert yaml.safe_load(out)["operator"]["buckets"] == 77
+    assert "SECRET" not in out
+
+
+def test_a_wrong_configuration_is_told_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text("sparc: {}")
+    assert main(["run", "--config", str(path)]) == 3
+    assert "unknown key 'sparc'; did you mean spark?" in capsys.readouterr().err
+    assert main(["run", "--config", str(tmp_path / "none.yaml")]) == 3
+    assert "there is no such file" in capsys.readouterr().err
+
+
+def test_record_writes_files_that_are_named_by_their_events(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "rec"
+    assert main(["record", "--out", str(out), "--rounds", "12", "--fast", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["rounds"] == 24
+    assert told["files"] == len(listed(out)) == 4
+    assert main(["record", "--out", str(out), "--fast"]) == 3
+    assert "would never end" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        pytest.param(["replay", "{}/none"], "there is no such directory", id="replay-nothing"),
+        pytest.param(["replay", "{}"], "no .parquet or .avro files", id="replay-empty"),
+        pytest.param(["alerts", "--work-dir", "{}"], "there is no alert store", id="no-store"),
+        pytest.param(["status", "--work-dir", "{}"], "there is no alert store", id="no-status"),
+        pytest.param(["alerts", "ack"], "the id is missing", id="ack-without-id"),
+        pytest.param(["alerts", "akc", "1"], "did you mean ack?", id="misspelt-action"),
+        pytest.param(["alerts", "--since", "soon"], "expected a time like", id="no-time"),
+        pytest.param(["alerts", "--status", "firin"], "did you mean firing?", id="no-status-word"),
+        pytest.param(["package", "-o", "{}/x.tar"], "ends in .zip", id="not-a-zip"),
+        pytest.param(["run", "--max-batches", "0"], "expected a number of 1 or more", id="none"),
+    ],
+)
+def test_what_cannot_be_done_is_said_with_the_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str
+) -> None:
+    assert main([each.replace("{}", str(tmp_path)) for each in arguments]) == 3
+    assert problem in capsys.readouterr().err
+
+
+def test_alerts_are_listed_shown_and_taken_on(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--work-dir", str(work)]
+    assert main(["alerts", *where, "--json"]) == 2
+    (found,) = json.loads(capsys.readouterr().out)["alerts"]
+    assert (found["code"], found["topic"], found["status"]) == ("TRN001", "orders", "firing")
+    assert main(["alerts", *where, "--topic", "payments"]) == 0
+    assert "No alert." in capsys.readouterr().out
+
+    short = found["fingerprint"][:6]
+    assert main(["alerts", "show", short, *where]) == 2
+    told = capsys.readouterr().out
+    assert "TRN001 committed-offsets-lost" in told
+    assert '"round": 3' in told
+
+    assert main(["alerts", "ack", short, *where]) == 3
+    assert "--why is missing" in capsys.readouterr().err
+    assert main(["alerts", "ack", short, "--why", "restored", "--who", "ada", *where]) == 0
+    assert "taken on by ada" in capsys.readouterr().out
+    assert main(["alerts", *where]) == 0, "what somebody has taken on does not call for anybody"
+    assert "acknowledged" in capsys.readouterr().out
+    assert main(["alerts", "ack", "zz", "--why", "x", *where]) == 3
+
+
+def test_status_says_that_nobody_watches(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--work-dir", str(work), "--json"]) == 2
+    found = json.loads(capsys.readouterr().out)
+    assert found["running"] is None
+    assert list(found["clusters"]) == ["east"]
+    assert main(["status", "--work-dir", str(work)]) == 2
+    assert "no: start it with 'tidestaff run'" in capsys.readouterr().out
+
+
+def test_the_archive_is_a_package_and_the_same_every_time(tmp_path: Path) -> None:
+    one, two = tmp_path / "a" / "t.zip", tmp_path / "b" / "t.zip"
+    assert main(["package", "-o", str(one)]) == main(["package", "-o", str(two)]) == 0
+    assert one.read_bytes() == two.read_bytes()
+    names = zipfile.ZipFile(one).namelist()
+    assert {
+        "tidestaff/__init__.py",
+        "tidestaff/streaming/operator/judging.py",
+        "tidestaff/conf/avro/v1/observation.avsc",
+        "tidestaff/streaming/worker_daemon.py",
+    } <= set(names)
+    assert not [name for name in names if "__pycache__" in name]
+    assert (one.parent / "tidestaff_main.py").is_file()
