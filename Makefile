@@ -11,7 +11,7 @@ LOCKED := $(VENV)/.locked-packages
 STAMP := $(VENV)/.tidestaff-setup
 SOURCES := consistency connectors streaming conf tests
 
-.PHONY: help setup run test check lint types unit bench soak mutants explore search sampling docs format lock clean
+.PHONY: help setup run jars test check lint types unit bench soak mutants explore search sampling docs format lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,6 +35,9 @@ setup: $(STAMP) ## virtual environment from the lock file, package installed edi
 
 run: $(STAMP) ## the monitor on a simulated cluster that lives through a story; Ctrl-C ends it
 	@$(BIN)/tidestaff run
+
+jars: $(STAMP) ## fetch the jars a Kafka source needs into the user's cache, ahead of time
+	@$(BIN)/python -m tidestaff.streaming.jars
 
 test: $(STAMP) lint types ## everything: lint, types, all tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal

@@ -171,3 +171,8 @@ def _module(missing: Sequence[Jar]) -> str:
         '<configurations><conf name="default"/></configurations>\n'
         f"<dependencies>\n{rows}\n</dependencies>\n</ivy-module>\n"
     )
+
+
+if __name__ == "__main__":
+    for path in jars(say=print):
+        print(path)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "TIDESTAFF_"
 APART: Final = "__"
-OTHER_VARIABLES: Final = frozenset({"TIDESTAFF_JARS_DIR", "TIDESTAFF_LOGS"})
+OTHER_VARIABLES: Final = frozenset({"TIDESTAFF_JARS_DIR", "TIDESTAFF_IVY_SETTINGS"})
 EMBEDDED: Final = "the embedded default"
 # The embedded story is a handful of partitions: four buckets do, and it should start soon.
 _SMALL: Final = {"operator": {"buckets": 4}, "spark": {"quick_start": True}}

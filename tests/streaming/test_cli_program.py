@@ -22,7 +22,7 @@ PROGRAM = [sys.executable, "-m", "tidestaff.streaming.cli"]
     [
         pytest.param([], "a command is missing, expected one of", id="a-command-is-needed"),
         pytest.param(["rule"], "did you mean rules?", id="a-command-is-told-its-nearest"),
-        pytest.param(["zzz"], "expected one of tour, predict", id="a-strange-one-is-told-all"),
+        pytest.param(["zzz"], "expected one of run, record", id="a-strange-one-is-told-all"),
         pytest.param(["--verson"], "did you mean --version?", id="an-option-of-the-program"),
         pytest.param(["rules", "--jsn"], "did you mean --json?", id="an-option-of-a-command"),
         pytest.param(["rules", "--js"], "unknown option --js", id="options-are-spelt-out"),

@@ -208,6 +208,7 @@ def test_the_environment_stands_before_the_file(tmp_path: Path) -> None:
         "TIDESTAFF_CLUSTERS__0__SOURCE__SEED": "9",
         "TIDESTAFF_SPARK__MASTER": "local[1]",
         "TIDESTAFF_JARS_DIR": "/jars",
+        "TIDESTAFF_IVY_SETTINGS": "/ivy.xml",
     }
     settings = load(path, environment)
     assert settings.operator.buckets == 5
