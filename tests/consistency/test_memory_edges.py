@@ -362,3 +362,12 @@ def test_a_broker_epoch_that_is_not_known_has_not_fallen() -> None:
 def test_a_fenced_broker_need_not_answer() -> None:
     fenced = (Registration(1, 101), Registration(2, 102), Registration(3, 103, fenced=True))
     assert not any(_cluster(*[{"registrations": fenced, "answering": (1, 2)}] * 15)[1])
+
+
+def test_an_incoherent_round_takes_nothing_from_the_ledger() -> None:
+    """A shorter leader proves a loss only where metadata and logs belong together."""
+    watch = Watch().settle()
+    watch.set(bracket=Bracket.STRADDLED).all_logs(leo=5, hw=5).see()
+    assert memory_of(watch).committed_end == 10
+    watch.set(bracket=Bracket.COHERENT).see()
+    assert watch.raised["TRN001"].offsets == OffsetRange(5, 10)

@@ -193,3 +193,22 @@ def test_the_first_committed_record_of_an_epoch_is_judged_so_that_the_ledger_lea
     assert watch.memory.calm is not None
     watch.append(2).see()
     assert watch.memory.ledger[-1] == (1, 10)
+
+
+def test_a_replica_below_what_another_showed_to_be_committed_is_judged_in_full() -> None:
+    """The leader wrote on while the followers were read; the second one had heard of the commit."""
+    watch = Watch().settle()
+    watch.all_logs(leo=20, hw=20).log(2, leo=25, hw=23)
+
+    def seen() -> PartitionObservation:
+        watch.now_ms += 5_000
+        again = watch.reading(1)._replace(log_end_offset=25)
+        return replace(watch.observation(), leader_again=again)
+
+    watch.memory, _ = judge_partition(watch.memory, seen())
+    assert watch.memory.calm is not None
+    assert watch.memory.committed_end == 23
+    later = seen()
+    assert quiet_step(watch.memory, later) is None
+    _, verdicts = judge_partition(watch.memory, later)
+    assert [(v.code, v.broker) for v in verdicts.violated] == [("HWM004", 3)]
