@@ -39,7 +39,9 @@ class BatchStats:
 
     def add(self, stats: Mapping[str, Any]) -> None:
         for name in COUNTED:
-            self.counted[name] += stats.get(name) or 0
+            found = stats.get(name) or 0
+            # State that is not read is told in words, for the log; here it is one more.
+            self.counted[name] += 1 if isinstance(found, str) else found
         self.buckets[stats["bucket"]] = {name: stats.get(name) or 0 for name in STANDING}
         for ours, theirs in ((self.clocks, "clocks"), (self.sources, "sources")):
             for name, at_ms in (stats.get(theirs) or {}).items():

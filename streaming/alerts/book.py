@@ -108,9 +108,12 @@ class _Work:
 
     def _take_latched(self, event: Event) -> None:
         """A loss is named by its offsets, which an event that ends it need not repeat: it ends all
-        that were found there. One that changes it means the newest."""
+        that were found there. One that changes it means the newest, unless it is about other
+        offsets: then it is another loss."""
         facts = latched_in_slot(self.alerts, slot_of(event))
-        if event.kind is EventKind.CHANGED and not facts:
+        if event.kind is EventKind.CHANGED and not any(
+            _overlap(self.alerts[fact].offsets, event.offsets) for fact in facts[-1:]
+        ):
             self.take(event._replace(kind=EventKind.RAISED))
             return
         for fingerprint in facts if event.kind is EventKind.CLEARED else facts[-1:]:
@@ -127,6 +130,11 @@ class _Work:
             self.alerts[fingerprint] = self.alerts[fingerprint].copy()
             self.mine.add(fingerprint)
         return self.alerts[fingerprint]
+
+
+def _overlap(known: tuple[int, int] | None, now: tuple[int, int] | None) -> bool:
+    """Whether two findings may be about the same records; those without offsets may."""
+    return known is None or now is None or (known[0] < now[1] and now[0] < known[1])
 
 
 def _later(clocks: Mapping[str, int], others: Mapping[str, int]) -> dict[str, int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -23,9 +24,17 @@ from tidestaff.connectors.wire import (
 from tidestaff.consistency.monitor import step
 from tidestaff.streaming.operator import events
 from tidestaff.streaming.operator.entries import Partition, Subject
+from tidestaff.streaming.operator.forgetting import forget_partitions, forget_subjects
 from tidestaff.streaming.operator.quarantine import quarantined
 from tidestaff.streaming.operator.screen import quiet, take_over
-from tidestaff.streaming.operator.silence import Clock, Gap, silent, told_silence
+from tidestaff.streaming.operator.silence import (
+    Clock,
+    Gap,
+    find_silent,
+    find_silent_source,
+    silent,
+    told_silence,
+)
 from tidestaff.streaming.operator.slots import Slots, can_be_screened
 
 if TYPE_CHECKING:
@@ -39,7 +48,6 @@ if TYPE_CHECKING:
 
 MAX_GAPS: Final = 4_096
 _PARTITION_NAME: Final = re.compile(r".+-\d{1,9}", re.DOTALL | re.ASCII)
-REMEMBER_GONE_MS: Final = 600_000
 
 
 class Limits(NamedTuple):
@@ -77,11 +85,13 @@ class Bucket:
         """Take a batch in, in any order, and say what is to be said."""
         said = self._said = Said([], [], Counter())
         said.counts["rows"] = block.size
+        tick_ms = self.tick_ms
         is_partition = np.fromiter((k == PARTITION for k in block.kind), np.bool_, block.size)
-        for at in np.flatnonzero(~is_partition).tolist():
+        small = np.flatnonzero(~is_partition)
+        for at in small[np.argsort(block.moved.at[small], kind="stable")].tolist():
             self._take_small(block, at)
         self._take_partitions(block, np.flatnonzero(is_partition))
-        self._time_passed()
+        self._time_passed(0 if tick_ms == MISSING else self.tick_ms - tick_ms)
         return said
 
     def _take_small(self, block: Block, at: int) -> None:
@@ -106,31 +116,34 @@ class Bucket:
             subject = self.subjects[key] = Subject(*key)
         if not subject.sequence.offer(row):
             self._said.counts["late"] += 1
+        subject.heard = True
         self._drain_small(subject, MISSING)
 
     def _drain_small(self, subject: Subject, horizon_ms: int) -> None:
         sequence = subject.sequence
-        last_ms = sequence.at_ms
+        last_ms, source = sequence.at_ms, sequence.source
         for row in sequence.ready(horizon_ms):
+            self._heard_again(subject, last_ms, source, row)
+            last_ms, source = row.observed_at_ms, row.source
             observation = self._observation(row)
             if observation is None:
                 continue
-            self._heard_again(subject, last_ms, row)
-            last_ms = row.observed_at_ms
             before = subject.memory
             self._said.counts["stepped"] += 1
             subject.memory, verdicts = step(before, observation)  # type: ignore[assignment]
             self._tell(subject, verdicts, observation, before)
 
-    def _heard_again(self, subject: Subject, last_ms: int, row: Row) -> None:
+    def _heard_again(self, subject: Subject, last_ms: int, source: str, row: Row) -> None:
         """A source that was silent was so whether or not somebody noticed meanwhile."""
-        if subject.kind != CLUSTER or last_ms == MISSING:
+        if subject.kind != CLUSTER or subject.memory is None:
             return
-        if subject.silent_since is None and row.observed_at_ms - last_ms > self.limits.silence_ms:
-            self._source_silent(subject, last_ms)
+        due_ms = last_ms + self.limits.silence_ms
+        if subject.silent_since is None and row.observed_at_ms > due_ms:
+            subject.silent_since = last_ms
+            self.say_silence(events.RAISED, subject, source, due_ms, last_ms)
         if subject.silent_since is not None:
             subject.silent_since = None
-            self._say_silence(events.CLEARED, subject, "", row.observed_at_ms, last_ms)
+            self.say_silence(events.CLEARED, subject, source, row.observed_at_ms, last_ms)
 
     def _tell(
         self,
@@ -213,17 +226,19 @@ class Bucket:
                 return None
             partition = Partition(cluster, name, self.slots.add())
             self.partitions[cluster, name] = partition
-            self.by_slot.append(partition)
+            if partition.slot == len(self.by_slot):
+                self.by_slot.append(None)
+            self.by_slot[partition.slot] = partition
             self.slots.numbers.at[partition.slot] = MISSING
         return partition
 
     def _offer(self, partition: Partition, row: Row) -> None:
-        self._catch_up(partition)
+        self.catch_up(partition)
         if not partition.sequence.offer(row):
             self._said.counts["late"] += 1
         self._drain(partition, MISSING)
 
-    def _catch_up(self, partition: Partition) -> None:
+    def catch_up(self, partition: Partition) -> None:
         """Numbers that moved in the slot go back into the memory before anything else is done."""
         slot, numbers = partition.slot, self.slots.numbers
         self.undecode(partition)
@@ -239,28 +254,33 @@ class Bucket:
     def _drain(self, partition: Partition, horizon_ms: int) -> None:
         """Judge what follows; nothing up to `horizon_ms` is still on its way. While a batch is
         taken in that is not known, for its rows come in any order."""
-        self._catch_up(partition)
+        self.catch_up(partition)
         sequence, numbers = partition.sequence, self.slots.numbers
         partition.changed = True
+        last_ms, source = sequence.at_ms, sequence.source
         for row in sequence.ready(horizon_ms):
+            self._note_gap(partition, last_ms, source, row)
+            last_ms, source = row.observed_at_ms, row.source
             if row.kind == GONE:
                 self._gone(partition, row)
                 continue
-            last_ms = MISSING if partition.memory is None else partition.memory.observed_at_ms
             observation = self._observation(row)
-            if observation is not None:
-                self._note_gap(partition, last_ms, row)
+            if observation is None:
+                numbers.armed[partition.slot] = False
+            else:
                 self._judge(partition, row, observation)
         numbers.at[partition.slot] = MISSING if sequence.ended else sequence.at_ms
 
     def _judge(self, partition: Partition, row: Row, observation: PartitionObservation) -> None:
         before = partition.memory
-        if before is not None and before.topic_id != observation.topic_id:
-            self._forget_findings(partition, observation, before)
         partition.memory, verdicts = step(before, observation)
+        topic_id = partition.memory.topic_id
+        if before is not None and before.topic_id != topic_id:
+            self._forget_findings(partition, observation, before)
         self._said.counts["stepped"] += 1
         self._said.counts["unknown"] += len(verdicts.unknown)
-        self._tell(partition, verdicts, observation, before)
+        # A source may not know the id that another one told.
+        self._tell(partition, verdicts, replace(observation, topic_id=topic_id), before)
         partition.body = row.body
         slot = partition.slot
         calm = verdicts is partition.memory.calm and not partition.active
@@ -273,9 +293,8 @@ class Bucket:
     def _forget_findings(
         self, partition: Partition, observation: PartitionObservation, before: PartitionMemory
     ) -> None:
-        """A topic made again is another topic: what was found on the old one ends with it."""
-        if before.topic_id is None or observation.topic_id is None:
-            return
+        """A topic made again is another topic, and one that gets its id goes by another name: what
+        was found on the old one ends with it."""
         for code, broker in partition.active:
             told = events.cleared(code, broker, observation)
             self._said.findings.append({**told, "topic_id": before.topic_id})
@@ -288,22 +307,9 @@ class Bucket:
         for code, broker in partition.active:
             told = events.cleared(code, broker, silent(row.cluster, row.observed_at_ms, **place))
             self._said.findings.append({**told, "topic_id": topic_id, "place": None})
-        if partition.silent_since is not None:
-            since = partition.silent_since
-            self._say_silence(events.CLEARED, partition, row.source, row.observed_at_ms, since)
-        partition.active, partition.silent_since = {}, None
+        partition.active = {}
         partition.memory, partition.body, partition.packed = None, None, None
         self.slots.numbers.armed[partition.slot] = False
-
-    def _forget_gone(self, cluster: str, until_ms: int) -> None:
-        """What is gone is remembered for a while, or a late row would bring it back."""
-        for key, partition in list(self.partitions.items()):
-            sequence = partition.sequence
-            old = sequence.at_ms + REMEMBER_GONE_MS < until_ms
-            if sequence.ended and old and not sequence.held and partition.cluster == cluster:
-                self.by_slot[partition.slot] = None
-                self.forgot = True
-                del self.partitions[key]
 
     def _horizon(self, cluster: str, newest_ms: int) -> int:
         clock = self.clocks.get(cluster)
@@ -311,74 +317,37 @@ class Bucket:
         latest = newest_ms if now_ms is None else max(newest_ms, now_ms)
         return MISSING if latest == MISSING else latest - self.limits.lateness_ms
 
-    def _note_gap(self, partition: Partition, last_ms: int, row: Row) -> None:
+    def _note_gap(self, partition: Partition, last_ms: int, source: str, row: Row) -> None:
+        at_ms = row.observed_at_ms
         if partition.silent_since is not None:
             since, partition.silent_since = partition.silent_since, None
-            self._say_silence(events.CLEARED, partition, row.source, row.observed_at_ms, since)
-        elif last_ms != MISSING and row.observed_at_ms - last_ms > self.limits.silence_ms:
-            self.gaps = [
-                *self.gaps,
-                Gap(partition.cluster, partition.name, last_ms, row.observed_at_ms),
-            ][-MAX_GAPS:]
+            self.say_silence(events.CLEARED, partition, row.source, at_ms, since)
+        elif partition.memory is not None and at_ms - last_ms > self.limits.silence_ms:
+            gap = Gap(partition.cluster, partition.name, last_ms, at_ms, source, row.source)
+            self.gaps = [*self.gaps, gap][-MAX_GAPS:]
 
-    def _time_passed(self) -> None:
+    def _time_passed(self, ticked_ms: int) -> None:
         for partition in self._waiting():
             newest_ms = partition.sequence.newest_ms
             self._drain(partition, self._horizon(partition.cluster, newest_ms))
         for cluster, clock in self.clocks.items():
             assert clock.now_ms is not None
             until_ms = clock.now_ms - self.limits.lateness_ms
-            self._forget_gone(cluster, until_ms)
-            self._find_silent(cluster, clock, until_ms)
-        for subject in self.subjects.values():
+            find_silent(self, cluster, clock, until_ms)
+            forget_partitions(self, cluster, until_ms)
+            clock.trim()
+        for subject in list(self.subjects.values()):
+            newest_ms = subject.sequence.newest_ms
+            horizon_ms = self._horizon(subject.cluster, newest_ms)
             if subject.sequence.held:
-                newest_ms = subject.sequence.newest_ms
-                self._drain_small(subject, self._horizon(subject.cluster, newest_ms))
-            self._find_silent_source(subject)
+                self._drain_small(subject, horizon_ms)
+            find_silent_source(self, subject, ticked_ms)
+            forget_subjects(self, subject, horizon_ms)
 
     def _waiting(self) -> list[Partition]:
         return [p for p in self.partitions.values() if p.sequence.held]
 
-    def _find_silent(self, cluster: str, clock: Clock, until_ms: int) -> None:
-        silence_ms = self.limits.silence_ms
-        at = self.slots.numbers.at[: self.slots.count]
-        overdue = np.flatnonzero((at != MISSING) & (at + silence_ms <= until_ms))
-        for slot in overdue.tolist():
-            partition = self.by_slot[slot]
-            if partition is None or partition.cluster != cluster:
-                continue
-            last_ms = int(at[slot])
-            due_ms = last_ms + silence_ms
-            if partition.silent_since is None and clock.reported_between(due_ms, until_ms + 1):
-                partition.silent_since, partition.changed = last_ms, True
-                self._say_silence(events.RAISED, partition, "", due_ms, last_ms)
-        waiting = []
-        for gap in self.gaps:
-            partition = self.partitions.get((gap.cluster, gap.subject))
-            if gap.cluster != cluster or gap.end_ms > until_ms:
-                waiting.append(gap)
-            elif partition is not None and clock.reported_between(
-                gap.start_ms + silence_ms, gap.end_ms
-            ):
-                due_ms = gap.start_ms + silence_ms
-                self._say_silence(events.RAISED, partition, "", due_ms, gap.start_ms)
-                self._say_silence(events.CLEARED, partition, "", gap.end_ms, gap.start_ms)
-        self.gaps = waiting
-
-    def _find_silent_source(self, subject: Subject) -> None:
-        last_ms = subject.sequence.at_ms
-        if subject.kind != CLUSTER or MISSING in (last_ms, self.tick_ms):
-            return
-        due_ms = last_ms + self.limits.silence_ms
-        if subject.silent_since is None and due_ms <= self.tick_ms - self.limits.lateness_ms:
-            self._source_silent(subject, last_ms)
-
-    def _source_silent(self, subject: Subject, last_ms: int) -> None:
-        subject.silent_since = last_ms
-        due_ms = last_ms + self.limits.silence_ms
-        self._say_silence(events.RAISED, subject, "", due_ms, last_ms)
-
-    def _say_silence(
+    def say_silence(
         self, event: str, entry: Subject | Partition, source: str, at_ms: int, since_ms: int
     ) -> None:
         self._said.findings.extend(told_silence(event, entry, source, at_ms, since_ms))

@@ -12,9 +12,13 @@ if TYPE_CHECKING:
 
 
 class Subject:
-    """A cluster, or one place of a source."""
+    """A cluster, or one place of a source. `heard` in this batch; `waited_ms` is for how long the
+    job's clock has ticked since it was heard last."""
 
-    __slots__ = ("active", "cluster", "kind", "memory", "name", "sequence", "silent_since")
+    __slots__ = (
+        *("active", "cluster", "heard", "kind", "memory", "name", "sequence"),
+        *("silent_since", "waited_ms"),
+    )
 
     def __init__(self, kind: str, cluster: str, name: str) -> None:
         self.kind, self.cluster, self.name = kind, cluster, name
@@ -22,6 +26,8 @@ class Subject:
         self.memory: ClusterMemory | HealthMemory | None = None
         self.active: Findings = {}
         self.silent_since: int | None = None
+        self.heard = False
+        self.waited_ms = 0
 
 
 class Partition:

@@ -24,11 +24,13 @@ PENDING, RAISED, CHANGED, CLEARED = "pending", "raised", "changed", "cleared"
 
 
 class Active(NamedTuple):
-    """A finding that has begun: `raised` or only pending, and the offsets last named."""
+    """A finding that has begun: `raised` or only pending, and the offsets last named; `more` where
+    it was found in several places at once."""
 
     raised: bool
     start: int | None = None
     end: int | None = None
+    more: tuple[tuple[int, int], ...] = ()
 
 
 Findings = dict[tuple[str, int], Active]
@@ -50,9 +52,13 @@ def changes(
         start, end = violated.offsets or (None, None)
         known = active.get(key)
         if key in kept:
+            if violated.offsets is not None:
+                kept[key] = kept[key]._replace(more=(*kept[key].more, violated.offsets))
+                if known is None or violated.offsets not in known.more:
+                    events.append(_told(RAISED, violated, observation, before))
             continue
         kept[key] = Active(raised=True, start=start, end=end)
-        if known == kept[key]:
+        if known is not None and known[:3] == kept[key][:3]:
             continue
         event = CHANGED if known is not None and known.raised else RAISED
         events.append(_told(event, violated, observation, before))

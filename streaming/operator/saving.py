@@ -107,7 +107,8 @@ class Keeper:
         """Cluster, name, what has to be at hand at once (nothing for most), and the memory."""
         memory, sequence = partition.memory, partition.sequence
         kept = None if memory is None else CODEC.partition_writer(memory, self._pool)
-        usual = not (partition.active or partition.silent_since or sequence.held or sequence.ended)
+        usual = not (partition.active or sequence.held or sequence.ended)
+        usual = usual and partition.silent_since is None
         urgent = b""
         if not (usual and self.bucket.slots.numbers.armed[partition.slot]):
             told = [_findings(partition.active), partition.silent_since, _sequence(sequence)]
@@ -145,6 +146,7 @@ class Keeper:
             _findings(subject.active),
             subject.silent_since,
             _sequence(subject.sequence),
+            subject.waited_ms,
         ]
 
 
@@ -153,7 +155,10 @@ def _findings(active: Findings) -> list[Any]:
 
 
 def _findings_of(kept: list[Any]) -> Findings:
-    return {(code, broker): Active(*known) for code, broker, *known in kept}
+    return {
+        (code, broker): Active(raised, start, end, tuple((a, b) for each in more for a, b in each))
+        for code, broker, raised, start, end, *more in kept
+    }
 
 
 def _sequence(sequence: Sequence) -> list[Any]:
@@ -244,9 +249,11 @@ def restore(saved: Saved, limits: Limits) -> Keeper:
     except (ValueError, LookupError, TypeError, OSError, MemoryError, pa.ArrowException) as error:
         raise UnreadableStateError(f"{type(error).__name__}: {error}") from error
     if codec is not CODEC:
+        # All is written anew, what is shared as well.
         for partition in bucket.partitions.values():
             bucket.undecode(partition)
             partition.changed = True
+        return Keeper(bucket)
     return keeper
 
 
@@ -283,10 +290,11 @@ def _restore_rest(rest: dict[str, Any], bucket: Bucket, codec: StateCodec, pool:
     bucket.clocks = {name: Clock(reports) for name, reports in rest["clocks"].items()}
     bucket.gaps = [Gap(*gap) for gap in rest["gaps"]]
     bucket.tick_ms = rest["tick"]
-    for kind, cluster, name, memory, active, silent_since, sequence in rest["subjects"]:
+    for kind, cluster, name, memory, active, silent_since, sequence, *waited in rest["subjects"]:
         subject = Subject(kind, cluster, name)
         read: Any = codec.cluster_reader if kind == CLUSTER else codec.health_reader
         subject.memory = None if memory is None else read(memory, pool)
         subject.active, subject.silent_since = _findings_of(active), silent_since
         _restore_sequence(subject.sequence, sequence)
+        subject.waited_ms = waited[0] if waited else 0
         bucket.subjects[kind, cluster, name] = subject

@@ -62,7 +62,7 @@ def quiet(numbers: Numbers, slots: Longs, moved: Moved) -> Flags:
         & (moved.end >= moved.watermark)
         & (moved.watermark >= known_watermark)
         & (moved.end >= numbers.end[slots])
-        & (moved.end >= leader_watermark[:, None])
+        & (moved.end >= np.maximum(leader_watermark, numbers.committed[slots])[:, None])
         & (moved.end <= last_end[:, None])
     )
     follows_well = (moved.watermark >= np.minimum(leader_known, leader_watermark)[:, None]) & (

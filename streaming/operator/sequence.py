@@ -35,10 +35,10 @@ class Sequence:
         """Take a row in; False if it comes too late to say anything."""
         if row.observed_at_ms <= self.at_ms:
             return False
-        if any(row.observed_at_ms == held.observed_at_ms for held in self.held):
+        if any(_moment(row) == _moment(held) for held in self.held):
             return False
         self.held.append(row)
-        self.held.sort(key=lambda held: held.observed_at_ms)
+        self.held.sort(key=_moment)
         return True
 
     def ready(self, horizon_ms: int) -> Iterator[Row]:
@@ -64,3 +64,8 @@ class Sequence:
     @property
     def newest_ms(self) -> int:
         return self.held[-1].observed_at_ms if self.held else self.at_ms
+
+
+def _moment(row: Row) -> tuple[int, str]:
+    """Two sources may look at the same moment."""
+    return row.observed_at_ms, row.source

@@ -7,9 +7,11 @@ is judged; by then nothing that could explain it is still on its way, so the bat
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+from tidestaff.connectors.wire import CLUSTER, MISSING
 from tidestaff.consistency.memory import NOBODY
 from tidestaff.consistency.model import HealthObservation, ProblemKind
 from tidestaff.consistency.monitor import step
@@ -17,6 +19,7 @@ from tidestaff.streaming.operator import events
 from tidestaff.streaming.operator.entries import Partition
 
 if TYPE_CHECKING:
+    from tidestaff.streaming.operator.bucket import Bucket
     from tidestaff.streaming.operator.entries import Subject
     from tidestaff.streaming.operator.events import Event
 
@@ -24,12 +27,14 @@ MAX_REPORTS: Final = 256
 
 
 class Gap(NamedTuple):
-    """A subject was not heard of between two rows."""
+    """A subject was not heard of between two rows: of `source`, and of the one that was `heard`."""
 
     cluster: str
     subject: str
     start_ms: int
     end_ms: int
+    source: str = ""
+    heard: str = ""
 
 
 class Clock:
@@ -41,9 +46,13 @@ class Clock:
         self.reports = reports if reports is not None else []
 
     def hear(self, at_ms: int) -> None:
-        if at_ms not in self.reports[-8:]:
-            insort(self.reports, at_ms)
-            del self.reports[:-MAX_REPORTS]
+        at = bisect_left(self.reports, at_ms)
+        if self.reports[at : at + 1] != [at_ms]:
+            self.reports.insert(at, at_ms)
+
+    def trim(self) -> None:
+        """Only once a batch is judged: it may hold more reports than are kept."""
+        del self.reports[:-MAX_REPORTS]
 
     @property
     def now_ms(self) -> int | None:
@@ -53,6 +62,59 @@ class Clock:
         """Whether the source reported in [start, end)."""
         at = bisect_left(self.reports, start_ms)
         return at < len(self.reports) and self.reports[at] < end_ms
+
+
+def find_silent(bucket: Bucket, cluster: str, clock: Clock, until_ms: int) -> None:
+    """The partitions of a cluster that its source left out, the oldest silence first."""
+    _find_gaps(bucket, cluster, clock, until_ms)
+    silence_ms, numbers = bucket.limits.silence_ms, bucket.slots.numbers
+    at = numbers.at[: bucket.slots.count]
+    for slot in np.flatnonzero((at != MISSING) & (at <= until_ms - silence_ms)).tolist():
+        partition, last_ms = bucket.by_slot[slot], int(at[slot])
+        if partition is None or partition.cluster != cluster or partition.silent_since is not None:
+            continue
+        if not clock.reported_between(last_ms + silence_ms, until_ms + 1):
+            continue
+        bucket.catch_up(partition)
+        if partition.memory is None:
+            # Nothing of it could ever be read, which is another finding.
+            continue
+        # Not armed: the next row has to end the silence, even one that merely was late.
+        numbers.armed[slot] = False
+        partition.silent_since, partition.changed = last_ms, True
+        bucket.say_silence(events.RAISED, partition, "", last_ms + silence_ms, last_ms)
+
+
+def _find_gaps(bucket: Bucket, cluster: str, clock: Clock, until_ms: int) -> None:
+    """Silences that were over before they could be noticed."""
+    waiting = []
+    for gap in bucket.gaps:
+        partition = bucket.partitions.get((gap.cluster, gap.subject))
+        due_ms = gap.start_ms + bucket.limits.silence_ms
+        if gap.cluster != cluster or gap.end_ms > until_ms:
+            waiting.append(gap)
+        elif partition is not None and clock.reported_between(due_ms, gap.end_ms):
+            bucket.say_silence(events.RAISED, partition, gap.source, due_ms, gap.start_ms)
+            bucket.say_silence(events.CLEARED, partition, gap.heard, gap.end_ms, gap.start_ms)
+    bucket.gaps = waiting
+
+
+def find_silent_source(bucket: Bucket, subject: Subject, ticked_ms: int) -> None:
+    """A source is silent against the job's own clock: while that went on, nothing came of it.
+
+    Rows may be far behind that clock where a backlog is read, and it leaps when the job was down:
+    so what counts is how long it ticked without a row, and one leap is not enough.
+    """
+    silence_ms, last_ms = bucket.limits.silence_ms, subject.sequence.at_ms
+    if subject.kind != CLUSTER or subject.memory is None:
+        return
+    most_ms = -(-silence_ms // 2)
+    subject.waited_ms = 0 if subject.heard else subject.waited_ms + min(ticked_ms, most_ms)
+    subject.heard = False
+    overdue = last_ms + silence_ms <= bucket.tick_ms - bucket.limits.lateness_ms
+    if subject.silent_since is None and overdue and subject.waited_ms >= silence_ms:
+        subject.silent_since = last_ms
+        bucket.say_silence(events.RAISED, subject, "", last_ms + silence_ms, last_ms)
 
 
 def told_silence(

@@ -76,13 +76,17 @@ def _empty(size: int) -> Numbers:
 
 
 class Slots:
-    """Arrays that grow; a slot's number never changes while the bucket is in memory."""
+    """Arrays that grow; a slot's number never changes while its partition is in memory. `free` are
+    those of partitions that are forgotten."""
 
     def __init__(self, size: int = _FIRST) -> None:
         self.numbers = _empty(max(size, _FIRST))
         self.count = 0
+        self.free: list[int] = []
 
     def add(self) -> int:
+        if self.free:
+            return self.free.pop()
         if self.count == len(self.numbers.at):
             grown = _empty(2 * self.count)
             for name in Numbers._fields:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import types
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Union, get_args, get_origin, get_type_hints
 
@@ -91,6 +91,13 @@ def fields_of(shape: Any) -> tuple[str, ...]:
     if hasattr(shape, "_fields"):
         return tuple(shape._fields)
     return tuple(each.name for each in fields(shape))
+
+
+def _with_default(shape: Any) -> set[str]:
+    """The fields that need not be given."""
+    if hasattr(shape, "_field_defaults"):
+        return set(shape._field_defaults)
+    return {f.name for f in fields(shape) if not (f.default is f.default_factory is MISSING)}
 
 
 def _optional(hint: Any) -> Any | None:
@@ -204,7 +211,7 @@ class StateCodec:
         self, shape: Any, hints: dict[str, Any], written: list[str] | None
     ) -> Read:
         """Fields that are new take their default; fields that are gone are passed over."""
-        defaults = getattr(shape, "_field_defaults", {})
+        defaults = _with_default(shape)
         missing = [name for name in hints if name not in (written or []) and name not in defaults]
         if written is None or missing:
             raise StateLayoutError(f"{shape.__name__} was kept without {missing or 'its fields'}")

@@ -42,7 +42,7 @@ def test_batches_and_restarts_change_nothing(preset: str, seed: int) -> None:
         bucket, found, _ = through_a_bucket(rows, 10 * seed + cut)
         assert canonical(found) == canonical(plain.findings)
         for key, partition in bucket.partitions.items():
-            bucket._catch_up(partition)
+            bucket.catch_up(partition)
             assert partition.memory == plain.memories.get(("partition", *key))
     assert plain.findings
 
@@ -81,7 +81,7 @@ def test_a_lost_row_is_waited_for_and_then_done_without() -> None:
     assert [held.observed_at_ms for held in entry.sequence.held] == [rows[11].observed_at_ms]
     for row in without[11:]:
         bucket.process(block_of([row]))
-    bucket._catch_up(entry)
+    bucket.catch_up(entry)
     assert entry.memory is not None
     assert entry.memory.observed_at_ms == rows[-1].observed_at_ms
     assert not entry.sequence.held
@@ -193,7 +193,7 @@ def test_bad_rows_go_to_quarantine_and_the_rest_goes_on() -> None:
     assert "schema version 7" in reasons[1] + reasons[2]
     keeper = restore(Keeper(bucket).save(), LIMITS)
     entry = keeper.bucket.partitions["simulated", "a-0"]
-    keeper.bucket._catch_up(entry)
+    keeper.bucket.catch_up(entry)
     assert entry.memory is not None
     assert entry.memory.observed_at_ms == rows[-1].observed_at_ms
 

@@ -28,7 +28,7 @@ def _with_layout(saved: Saved, change: Any) -> Saved:
 
 def _memories(bucket: Bucket) -> dict[tuple[str, str], object]:
     for partition in bucket.partitions.values():
-        bucket._catch_up(partition)
+        bucket.catch_up(partition)
     return {key: partition.memory for key, partition in bucket.partitions.items()}
 
 
