@@ -20,7 +20,7 @@ from tidestaff.streaming.metrics import Metrics
 from tidestaff.streaming.pipeline import Job
 from tidestaff.streaming.quarantine import Quarantine
 from tidestaff.streaming.routes import routes_of
-from tidestaff.streaming.sources.collecting import STORY
+from tidestaff.streaming.sources.collecting import STORY, check
 from tidestaff.streaming.sources.streams import journals
 from tidestaff.streaming.status_line import StatusLine
 
@@ -78,6 +78,8 @@ def spark_session(settings: Settings, status: StatusLine) -> Iterator[SparkSessi
 
 def run(settings: Settings, limits: Limits) -> int:
     """Watch until told to stop."""
+    for cluster in settings.clusters:
+        check(cluster)
     status = StatusLine(sys.stderr)
     settings.work.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:

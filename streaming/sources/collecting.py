@@ -10,19 +10,24 @@ from __future__ import annotations
 import json
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pydantic import TypeAdapter
 from tidestaff.connectors.linking import Linker
 from tidestaff.streaming.commands.arguments import did_you_mean
 from tidestaff.streaming.commands.exits import CommandError
-from tidestaff.streaming.settings import Cluster, DirectSource, SimulatorSource
+from tidestaff.streaming.settings import (
+    Cluster,
+    DirectSource,
+    RecordingSource,
+    SimulatorSource,
+)
 from tidestaff.streaming.sources.row_files import PARQUET, listed, write
-from tidestaff.streaming.sources.simulated import SimulatedCollector
+from tidestaff.streaming.sources.simulated import SimulatedCollector, script_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tidestaff.consistency.model import Observation
     from tidestaff.streaming.sources.simulated import Told
@@ -47,19 +52,32 @@ def _as_simulator(source: DirectSource) -> SimulatorSource:
     return TypeAdapter(SimulatorSource).validate_python(options)
 
 
-def collector_of(cluster: Cluster) -> Collector:
-    """The collector a cluster's source asks for."""
+def check(cluster: Cluster) -> None:
+    """Tell what can be told of a source before Spark is started."""
     source = cluster.source
     if isinstance(source, SimulatorSource):
-        return SimulatedCollector(cluster.name, source)
-    assert isinstance(source, DirectSource)
-    if source.collector not in COLLECTORS:
+        script_of(cluster.name, source)
+    elif isinstance(source, RecordingSource) and not Path(source.path).is_dir():
+        raise CommandError(
+            f"clusters: {cluster.name}: {source.path}: there is no such directory",
+            "correct path; 'tidestaff record' makes recordings",
+        )
+    elif isinstance(source, DirectSource) and source.collector not in COLLECTORS:
         hint = did_you_mean(source.collector, COLLECTORS)
         raise CommandError(
             f"clusters: {cluster.name}: no collector {source.collector!r}, "
             f"expected one of {', '.join(COLLECTORS)}{hint}",
             "take another source, or a release that has this collector",
         )
+
+
+def collector_of(cluster: Cluster) -> Collector:
+    """The collector a cluster's source asks for."""
+    source = cluster.source
+    if isinstance(source, SimulatorSource):
+        return SimulatedCollector(cluster.name, source)
+    assert isinstance(source, DirectSource)
+    check(cluster)
     return COLLECTORS[source.collector](cluster.name, source)
 
 

@@ -71,6 +71,27 @@ def test_a_wrong_configuration_is_told_before_anything_starts(
     assert "there is no such file" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        pytest.param(
+            "{type: direct, collector: simulatr}", "did you mean simulator?", id="collector"
+        ),
+        pytest.param("{type: recording, path: /no/such}", "no such directory", id="recording"),
+        pytest.param("{type: simulator, scenario: s99}", "no scenario and no file", id="scenario"),
+        pytest.param("{type: simulator, version: '9'}", "expected one the simulator", id="version"),
+    ],
+)
+def test_a_source_that_cannot_be_is_told_before_spark_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], source: str, problem: str
+) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text(f"work_dir: {tmp_path}/w\nclusters: [{{name: c, source: {source}}}]")
+    assert main(["run", "--config", str(path)]) == 3
+    assert problem in capsys.readouterr().err
+    assert not (tmp_path / "w").exists()
+
+
 def test_record_writes_files_that_are_named_by_their_events(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

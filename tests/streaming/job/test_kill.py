@@ -67,19 +67,30 @@ def config(folder: Path, recording: Path, url: str, broker: Broker) -> dict[str,
     }
 
 
-def killed_again_and_again(folder: Path, told: dict[str, Any]) -> set[str]:
-    """Kills at moments after Spark is up; the places in the recording where it struck."""
+def killed_again_and_again(folder: Path, told: dict[str, Any]) -> list[int]:
+    """Kills while it starts, and at any moment of a batch; how many were planned each time."""
     chance = random.Random(20)  # noqa: S311 - reproducible
-    struck = set()
+    struck = []
     for number in range(KILLS):
+        before = planned(folder)
         monitor = Monitor(folder / f"m{number}", told)
         try:
-            monitor.until(lambda m=monitor: "Spark is up" in m.err)  # type: ignore[misc]
-            time.sleep(chance.uniform(0, 12))
+            if chance.random() < 0.2:
+                time.sleep(chance.uniform(0, 10))
+            else:
+                more = before + chance.randint(1, 3)
+                monitor.until(lambda more=more: planned(folder) >= more)  # type: ignore[misc]
+                time.sleep(chance.uniform(0, 1.5))
         finally:
             monitor.kill()
-        struck.add(str(checkpoint.planned(folder / "data" / "checkpoint")))
+        struck.append(planned(folder))
     return struck
+
+
+def planned(folder: Path) -> int:
+    """How many batches were begun."""
+    entries = (folder / "data" / "checkpoint" / "offsets").glob("[0-9]*")
+    return 1 + max((int(path.name) for path in entries), default=-1)
 
 
 def finished(folder: Path, told: dict[str, Any]) -> None:
@@ -123,7 +134,7 @@ def test_a_job_killed_twenty_times_tells_every_sink_everything_once(
         struck = killed_again_and_again(folder, told)
         finished(folder, told)
         requests = list(receiver.requests)
-    assert len(struck) > KILLS // 3, "it was struck in the middle of its work"
+    assert len(set(struck)) > KILLS // 3, "it was struck in the middle of its work"
     assert str(checkpoint.done(folder / "data" / "checkpoint")).find(listed(recording)[-1]) >= 0
 
     store = folder / "data" / "alerts.sqlite"

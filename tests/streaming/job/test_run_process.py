@@ -86,15 +86,3 @@ def test_it_tells_ends_with_sigterm_and_goes_on_where_it_was(tmp_path: Path) -> 
     fired = [(line["code"], line["status"]) for line in lines if line["code"] == "TRN001"]
     assert fired[0] == ("TRN001", "firing")
     assert fired.count(("TRN001", "firing")) == 1
-
-
-def test_a_source_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
-    told = config(tmp_path, {"type": "direct", "collector": "zookeeper"})
-    done = Monitor(tmp_path / "m", told)
-    try:
-        done.until(lambda: "no collector 'zookeeper'" in done.err)
-        done.signal(signal.SIGTERM)
-        assert done.wait() in (0, 3)
-    finally:
-        done.kill()
-    assert "Traceback" not in done.err
