@@ -51,10 +51,11 @@ _PARTITION_NAME: Final = re.compile(r".+-\d{1,9}", re.DOTALL | re.ASCII)
 
 
 class Limits(NamedTuple):
-    """How late a row may be, and how long a subject may say nothing."""
+    """How late a row may be, how long a subject may say nothing, and how many buckets there are."""
 
     lateness_ms: int = 10_000
     silence_ms: int = 60_000
+    buckets: int = 32
 
 
 class Said(NamedTuple):

@@ -31,7 +31,7 @@ _kept: OrderedDict[tuple[str, int], tuple[bytes, Keeper]] = OrderedDict()
 def judge(
     rows: DataFrame,
     *,
-    buckets: int = 32,
+    buckets: int = Limits().buckets,
     lateness_ms: int = Limits().lateness_ms,
     silence_ms: int = Limits().silence_ms,
     run: str = "",
@@ -40,7 +40,7 @@ def judge(
 
     `run` names the checkpoint, so that a Python worker that serves two jobs does not mix them up.
     """
-    judged = bucket_judge(Limits(lateness_ms, silence_ms), run)
+    judged = bucket_judge(Limits(lateness_ms, silence_ms, buckets), run)
     return (
         codec.operator_input(rows, buckets)
         .groupBy("bucket")

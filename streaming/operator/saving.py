@@ -128,6 +128,7 @@ class Keeper:
         subjects = [self._subject(subject) for subject in bucket.subjects.values()]
         return {
             "layout": CODEC.layout,
+            "buckets": bucket.limits.buckets,
             "clocks": {name: clock.reports for name, clock in bucket.clocks.items()},
             "gaps": bucket.gaps,
             "tick": bucket.tick_ms,
@@ -238,6 +239,7 @@ def restore(saved: Saved, limits: Limits) -> Keeper:
         )
     try:
         rest = json.loads(_unpacked(saved.rest))
+        _same_buckets(rest, limits)
         codec = CODEC if rest["layout"] == CODEC.layout else StateCodec(rest["layout"])
         pool = Pool.decoded(rest["shared"], codec)
         bucket = Bucket(limits)
@@ -255,6 +257,13 @@ def restore(saved: Saved, limits: Limits) -> Keeper:
             partition.changed = True
         return Keeper(bucket)
     return keeper
+
+
+def _same_buckets(rest: dict[str, Any], limits: Limits) -> None:
+    """With another number of buckets partitions live elsewhere; here they would all seem silent."""
+    kept = rest.get("buckets", limits.buckets)
+    if kept != limits.buckets:
+        raise UnreadableStateError(f"the state is that of {kept} buckets, not of {limits.buckets}")
 
 
 def _restore_partitions(saved: Saved, bucket: Bucket, codec: StateCodec, pool: Pool) -> None:

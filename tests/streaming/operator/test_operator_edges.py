@@ -22,7 +22,7 @@ from tidestaff.streaming.operator.bucket import Bucket, Limits
 from tidestaff.streaming.operator.events import Active, changes
 from tidestaff.streaming.operator.forgetting import REMEMBER_GONE_MS
 from tidestaff.streaming.operator.rows import block_of
-from tidestaff.streaming.operator.saving import Keeper, restore
+from tidestaff.streaming.operator.saving import Keeper, UnreadableStateError, restore
 from tidestaff.streaming.operator.screen import quiet, take_over
 from tidestaff.streaming.operator.slots import Slots, can_be_screened
 
@@ -425,3 +425,13 @@ def test_every_range_of_a_loss_is_told_once() -> None:
     active, told = changes(active, losses((5, 8), (20, 30), (40, 41)), seen, None)
     assert [(e["event"], e["offsets"]) for e in told] == [("raised", [40, 41])]
     assert [e["event"] for e in changes(active, losses(), seen, None)[1]] == ["cleared"]
+
+
+def test_state_of_another_number_of_buckets_is_not_taken_over() -> None:
+    """Its partitions are judged in other buckets now: here all of them would fall silent."""
+    bucket = Bucket(Limits(buckets=32))
+    bucket.process(block_of(_calm(5_000)))
+    saved = Keeper(bucket).save()
+    assert restore(saved, Limits(buckets=32)).bucket.partitions
+    with pytest.raises(UnreadableStateError, match="that of 32 buckets, not of 16"):
+        restore(saved, Limits(buckets=16))
