@@ -10,11 +10,16 @@ from __future__ import annotations
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pydantic import TypeAdapter
+from tidestaff.connectors.broker_options import options_of
+from tidestaff.connectors.brokers import BrokerConnector
+from tidestaff.connectors.errors import ConnectorError
 from tidestaff.connectors.linking import Linker
+from tidestaff.connectors.pacing import Pace
 from tidestaff.streaming.commands.arguments import did_you_mean
 from tidestaff.streaming.commands.exits import CommandError
 from tidestaff.streaming.settings import (
@@ -42,14 +47,37 @@ class Collector(Protocol):
     def round(self) -> list[Observation]: ...
 
 
-COLLECTORS: Final[dict[str, Callable[[str, DirectSource], Collector]]] = {
-    "simulator": lambda name, source: SimulatedCollector(name, _as_simulator(source)),
-}
-
-
 def _as_simulator(source: DirectSource) -> SimulatorSource:
     options: dict[str, Any] = {**source.options, "round_interval_ms": source.round_interval_ms}
     return TypeAdapter(SimulatorSource).validate_python(options)
+
+
+def _brokers(name: str, source: DirectSource) -> Collector:
+    """A live cluster through its brokers. What the options say wrong is told here."""
+    from tidestaff.connectors.kafka_python_reader import KafkaPythonReader  # noqa: PLC0415 - slow
+
+    secrets = {key: value.get_secret_value() for key, value in source.secrets.items()}
+    try:
+        options = options_of(source.options, secrets)
+        pace = Pace(options.requests_per_second, lambda: time.monotonic() * 1_000, time.sleep)
+        reader = KafkaPythonReader(
+            options.bootstrap_servers,
+            options.properties,
+            timeout_ms=options.timeout_ms,
+            pace=pace.wait,
+        )
+    except ConnectorError as error:
+        raise CommandError(f"clusters: {name}: {error.reason}", error.remedy) from None
+    pool = ThreadPoolExecutor(options.concurrency, thread_name_prefix=f"asking-{name}")
+    return BrokerConnector(
+        reader, name, options, now_ms=lambda: int(time.time() * 1_000), each=pool.map
+    )
+
+
+COLLECTORS: Final[dict[str, Callable[[str, DirectSource], Collector]]] = {
+    "simulator": lambda name, source: SimulatedCollector(name, _as_simulator(source)),
+    "brokers": _brokers,
+}
 
 
 def check(cluster: Cluster) -> None:

@@ -1,0 +1,122 @@
+"""What a source could not read, since when, and that it can again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tidestaff.connectors.broker_answers import KAFKA_STORAGE_ERROR, error_name
+from tidestaff.connectors.errors import (
+    AuthenticationRefusedError,
+    ConnectorError,
+    NotAuthorizedError,
+)
+from tidestaff.consistency.model import HealthObservation, ProblemKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tidestaff.connectors.broker_reading import Told
+    from tidestaff.consistency.model import BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that could not be read in a round. `at_once` tells it in the first round."""
+
+    place: str
+    kind: ProblemKind
+    reason: str
+    remedy: str
+    broker: BrokerId | None = None
+    topic: str | None = None
+    at_once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    problem: Problem
+    since_ms: int
+    rounds: int = 0
+    told: bool = False
+
+
+class HealthBook:
+    """A problem is told once it has lasted `missed_rounds`, in every round, and when it is over."""
+
+    def __init__(self, cluster: str, source: str, missed_rounds: int) -> None:
+        self._cluster, self._source, self._missed_rounds = cluster, source, missed_rounds
+        self._kept: dict[str, _Kept] = {}
+
+    def close_round(
+        self, problems: Iterable[Problem], at_ms: int, number: int, *, blind: bool = False
+    ) -> list[HealthObservation]:
+        """What this round has to tell. A `blind` round saw nothing, so nothing is over by it."""
+        found = {problem.place: problem for problem in problems}
+        told = []
+        for place, problem in found.items():
+            kept = self._kept.get(place, _Kept(problem, at_ms))
+            kept = replace(kept, problem=problem, rounds=kept.rounds + 1)
+            if kept.told or problem.at_once or kept.rounds >= self._missed_rounds:
+                kept = replace(kept, told=True)
+                told.append(self._observation(kept, problem.kind, at_ms, number))
+            self._kept[place] = kept
+        if not blind:
+            for place in [place for place in self._kept if place not in found]:
+                kept = self._kept.pop(place)
+                if kept.told:
+                    told.append(self._observation(kept, ProblemKind.OK, at_ms, number))
+        return told
+
+    def _observation(
+        self, kept: _Kept, kind: ProblemKind, at_ms: int, number: int
+    ) -> HealthObservation:
+        problem, well = kept.problem, kind is ProblemKind.OK
+        return HealthObservation(
+            cluster=self._cluster,
+            observed_at_ms=at_ms,
+            source=self._source,
+            problem=kind,
+            place=problem.place,
+            reason="" if well else problem.reason,
+            remedy="" if well else problem.remedy,
+            broker=problem.broker,
+            topic=problem.topic,
+            since_ms=kept.since_ms,
+            round=number,
+        )
+
+
+def problem_of(place: str, error: ConnectorError, kind: ProblemKind) -> Problem:
+    """What is refused will be refused again: it is told at once, as not readable."""
+    refused = isinstance(error, NotAuthorizedError | AuthenticationRefusedError)
+    return Problem(
+        place,
+        ProblemKind.UNREADABLE if refused else kind,
+        error.reason,
+        error.remedy,
+        at_once=refused,
+    )
+
+
+def broker_problem(broker: BrokerId, error: ConnectorError) -> Problem:
+    return replace(problem_of(f"broker {broker}", error, ProblemKind.SILENT), broker=broker)
+
+
+def replica_problems(broker: BrokerId, told: Told) -> Iterator[Problem]:
+    """One for each topic and reason: a topic may have thousands of partitions."""
+    for topic, operation in told.refused.items():
+        error = NotAuthorizedError(operation, "topic", topic)
+        yield replace(problem_of(f"topic {topic}", error, ProblemKind.UNREADABLE), topic=topic)
+    for partition, code in told.errors.items():
+        offline = code == KAFKA_STORAGE_ERROR
+        yield Problem(
+            f"topic {partition.topic} on broker {broker}",
+            ProblemKind.LOG_DIR_OFFLINE if offline else ProblemKind.UNREADABLE,
+            f"broker {broker} answers {error_name(code)} for {partition}",
+            "look for failed log directories in the broker's log"
+            if offline
+            else "compare the topic's assignment with what the broker holds",
+            broker=broker,
+            topic=partition.topic,
+        )

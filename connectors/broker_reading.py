@@ -1,0 +1,216 @@
+"""One broker's own words on its replicas: log start, HW, LEO, lineage, read in this order.
+
+Every question goes to the replica's broker itself as replica -2, which a follower answers too. The
+fetch for the HW starts at the log end, so that no records travel.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidestaff.connectors.broker_answers import (
+    EARLIEST,
+    KAFKA_STORAGE_ERROR,
+    LATEST,
+    NO_ERROR,
+    NOT_LEADER_OR_FOLLOWER,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNSUPPORTED_VERSION,
+    EpochEnd,
+    EpochQuestion,
+    FetchedState,
+    ListedOffset,
+)
+from tidestaff.connectors.broker_lineage import Leading, from_log_start, walk
+from tidestaff.connectors.errors import UnsupportedRequestError
+from tidestaff.consistency.model import LineageSource, ReplicaReading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from tidestaff.connectors.broker_answers import BrokerReader
+    from tidestaff.connectors.broker_lineage import Lineages
+    from tidestaff.consistency.model import BrokerId, Lineage, TopicPartition
+
+
+class Told(NamedTuple):
+    """What a broker said of its replicas, the error codes of those it said nothing of, and for
+    topics it may not tell of: the operation that is not allowed."""
+
+    readings: dict[TopicPartition, ReplicaReading]
+    errors: dict[TopicPartition, int]
+    refused: dict[str, str]
+
+
+class _Parts(NamedTuple):
+    """The answers of one request size, in the order in which they were asked for."""
+
+    starts: Mapping[TopicPartition, ListedOffset]
+    positions: Mapping[TopicPartition, ListedOffset]
+    fetched: Mapping[TopicPartition, FetchedState]
+    ends: Mapping[TopicPartition, ListedOffset]
+
+
+class ReplicaReader:
+    """Reads replicas of a broker, at most `at_once` in one request."""
+
+    def __init__(
+        self,
+        reader: BrokerReader,
+        lineages: Lineages,
+        now_ms: Callable[[], int],
+        *,
+        at_once: int,
+    ) -> None:
+        self._reader, self._lineages, self._now_ms = reader, lineages, now_ms
+        self._at_once = at_once
+
+    def read(
+        self,
+        broker: BrokerId,
+        partitions: Sequence[TopicPartition],
+        topic_ids: Mapping[str, str | None],
+    ) -> Told:
+        told = Told({}, {}, {})
+        for some in _split(partitions, self._at_once):
+            parts = self._ask(broker, some, topic_ids)
+            leads, newest = self._who_leads(broker, parts.ends)
+            lineages = self._lineages_of(broker, parts, newest, topic_ids)
+            for partition, fetched in parts.fetched.items():
+                if fetched.error == TOPIC_AUTHORIZATION_FAILED:
+                    told.refused[partition.topic] = "Read"
+            for partition in some:
+                error = _error(parts, partition)
+                if error == NO_ERROR:
+                    told.readings[partition] = self._reading(
+                        broker, partition, parts, leads.get(partition), topic_ids
+                    )._replace(
+                        lineage=lineages.get(partition), lineage_source=LineageSource.LEADER_ANSWERS
+                    )
+                    continue
+                if error == TOPIC_AUTHORIZATION_FAILED:
+                    told.refused[partition.topic] = "Describe"
+                    continue
+                told.errors[partition] = error
+                if error == KAFKA_STORAGE_ERROR:
+                    told.readings[partition] = ReplicaReading(
+                        broker, log_dir_online=False, read_at_ms=self._now_ms()
+                    )
+        return told
+
+    def _ask(
+        self,
+        broker: BrokerId,
+        partitions: Sequence[TopicPartition],
+        topic_ids: Mapping[str, str | None],
+    ) -> _Parts:
+        starts = self._reader.list_offsets(broker, partitions, EARLIEST)
+        positions = self._reader.list_offsets(broker, partitions, LATEST)
+        at = {p: each.offset for p, each in positions.items() if each.error == NO_ERROR}
+        fetched = self._reader.fetch(broker, at, topic_ids) if at else {}
+        return _Parts(
+            starts, positions, fetched, self._reader.list_offsets(broker, partitions, LATEST)
+        )
+
+    def _reading(
+        self,
+        broker: BrokerId,
+        partition: TopicPartition,
+        parts: _Parts,
+        leads: bool | None,
+        topic_ids: Mapping[str, str | None],
+    ) -> ReplicaReading:
+        start, end = parts.starts.get(partition), parts.ends[partition]
+        fetched = parts.fetched.get(partition)
+        # A log that was cut under a new leader between the two has a HW of the old epoch.
+        same_epoch = parts.positions[partition].leader_epoch == end.leader_epoch
+        watermark = None
+        if fetched is not None and fetched.error == NO_ERROR and same_epoch:
+            watermark = fetched.high_watermark if fetched.high_watermark >= 0 else None
+        by_id = fetched is not None and fetched.error == NO_ERROR and fetched.by_topic_id
+        return ReplicaReading(
+            broker,
+            log_start_offset=start.offset
+            if start is not None and start.error == NO_ERROR
+            else None,
+            high_watermark=watermark,
+            log_end_offset=end.offset,
+            leader_epoch=end.leader_epoch,
+            leads=leads,
+            topic_id=topic_ids.get(partition.topic) if by_id else None,
+            read_at_ms=self._now_ms(),
+        )
+
+    def _who_leads(
+        self, broker: BrokerId, ends: Mapping[TopicPartition, ListedOffset]
+    ) -> tuple[dict[TopicPartition, bool], dict[TopicPartition, int]]:
+        """Who says it leads, in the very epoch it named with its log end; and its newest epoch.
+
+        Only a leader answers where an epoch ends. A replica that has moved on meanwhile refuses
+        the epoch and is neither.
+        """
+        asked = [
+            EpochQuestion(partition, each.leader_epoch, each.leader_epoch)
+            for partition, each in ends.items()
+            if each.error == NO_ERROR and each.leader_epoch is not None
+        ]
+        leads: dict[TopicPartition, bool] = {}
+        newest: dict[TopicPartition, int] = {}
+        for question, answer in zip(asked, self._epoch_ends(broker, asked), strict=True):
+            if answer.error == NO_ERROR:
+                leads[question.partition] = True
+                newest[question.partition] = answer.epoch
+            elif answer.error == NOT_LEADER_OR_FOLLOWER:
+                leads[question.partition] = False
+        return leads, newest
+
+    def _lineages_of(
+        self,
+        broker: BrokerId,
+        parts: _Parts,
+        newest: Mapping[TopicPartition, int],
+        topic_ids: Mapping[str, str | None],
+    ) -> dict[TopicPartition, Lineage]:
+        found: dict[TopicPartition, Lineage] = {}
+        missing: dict[TopicPartition, Leading] = {}
+        for partition, epoch in newest.items():
+            start, believes = parts.starts.get(partition), parts.ends[partition].leader_epoch
+            if start is None or start.error != NO_ERROR or epoch < 0 or believes is None:
+                continue
+            office = (broker, believes, topic_ids.get(partition.topic))
+            known = self._lineages.known(partition, office)
+            if known is None:
+                missing[partition] = Leading(believes, epoch, start.offset)
+            else:
+                found[partition] = from_log_start(known, start.offset)
+        for partition, lineage in walk(missing, lambda q: self._epoch_ends(broker, q)).items():
+            believes = missing[partition].leader_epoch
+            office = (broker, believes, topic_ids.get(partition.topic))
+            self._lineages.keep(partition, office, lineage)
+            found[partition] = from_log_start(lineage, missing[partition].log_start_offset)
+        return found
+
+    def _epoch_ends(self, broker: BrokerId, asked: Sequence[EpochQuestion]) -> Sequence[EpochEnd]:
+        if not asked:
+            return []
+        try:
+            return self._reader.epoch_ends(broker, asked)
+        except UnsupportedRequestError:
+            # Before 0.11 there are no epochs to ask for.
+            return [EpochEnd(UNSUPPORTED_VERSION) for _ in asked]
+
+
+def _error(parts: _Parts, partition: TopicPartition) -> int:
+    """Why there is no reading of the replica; NO_ERROR if there is one."""
+    for answers in (parts.positions, parts.ends):
+        answer = answers.get(partition)
+        if answer is None or answer.error != NO_ERROR:
+            return -1 if answer is None else answer.error
+    return NO_ERROR
+
+
+def _split(
+    partitions: Sequence[TopicPartition], at_once: int
+) -> Iterator[Sequence[TopicPartition]]:
+    for begin in range(0, len(partitions), at_once):
+        yield partitions[begin : begin + at_once]

@@ -1,0 +1,227 @@
+"""Settings and version of a cluster as brokers tell them, kept and asked anew now and then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from tidestaff.connectors.broker_health import Problem
+from tidestaff.connectors.errors import ConnectorError, NotAuthorizedError
+from tidestaff.consistency.model import PartitionSettings, ProblemKind
+from tidestaff.consistency.versions import KafkaVersion, Mode, ProtocolVersion, rules_for
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from tidestaff.connectors.broker_answers import BrokerReader, Software
+    from tidestaff.connectors.broker_options import BrokerOptions
+    from tidestaff.consistency.model import BrokerId
+    from tidestaff.consistency.versions import RuleSet
+
+TOPIC_KEYS: Final = (
+    "unclean.leader.election.enable",
+    "min.insync.replicas",
+    "cleanup.policy",
+    "remote.storage.enable",
+)
+BROKER_KEYS: Final = (
+    "replica.lag.time.max.ms",
+    "replica.fetch.wait.max.ms",
+    "replica.high.watermark.checkpoint.interval.ms",
+    "broker.session.timeout.ms",
+    "zookeeper.session.timeout.ms",
+    "auto.leader.rebalance.enable",
+    "leader.imbalance.check.interval.seconds",
+    "leader.imbalance.per.broker.percentage",
+    "inter.broker.protocol.version",
+)
+
+# metadata.version by its feature level, from 1.
+METADATA_LEVELS: Final = (
+    *("3.0-IV1", "3.1-IV0", "3.2-IV0", "3.3-IV0", "3.3-IV1", "3.3-IV2", "3.3-IV3", "3.4-IV0"),
+    *("3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2", "3.7-IV0", "3.7-IV1"),
+    *("3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0", "4.0-IV0", "4.0-IV1", "4.0-IV2"),
+    *("4.0-IV3", "4.1-IV0", "4.1-IV1"),
+)
+
+
+class ClusterSettings:
+    """What hardly changes: the rule set, brokers' settings, topics' settings."""
+
+    def __init__(self, reader: BrokerReader, options: BrokerOptions) -> None:
+        self._reader, self._options = reader, options
+        self._due_ms: int | None = None
+        self._rules: RuleSet | None = None
+        self._brokers: dict[BrokerId, Mapping[str, str]] = {}
+        self._topics: dict[str, Mapping[str, str]] = {}
+        self._made: dict[str, PartitionSettings] = {}
+        self._problems: dict[str, Problem] = {}
+
+    @property
+    def rules(self) -> RuleSet:
+        assert self._rules is not None
+        return self._rules
+
+    @property
+    def problems(self) -> Collection[Problem]:
+        """What could not be read at the last attempt: it stays one until it can be."""
+        return self._problems.values()
+
+    @property
+    def session_timeout_ms(self) -> int:
+        return broker_settings(list(self._brokers.values()), self.rules).session_timeout_ms
+
+    def refresh(self, brokers: Collection[BrokerId], topics: Collection[str], now_ms: int) -> bool:
+        """Ask for what is due or new; whether everything was asked anew."""
+        due = self._due_ms is None or now_ms >= self._due_ms
+        software = self._software() if due else None
+        if software is None:
+            due = False
+        else:
+            self._problems.clear()
+            self._ask_brokers(brokers)
+            self._rules = rules_of(software, self._options, list(self._brokers.values()))
+            self._due_ms = now_ms + self._options.settings_refresh_ms
+        wanted = sorted(topics if due else set(topics) - self._topics.keys())
+        if wanted:
+            self._ask_topics(wanted)
+        if due or wanted:
+            shared = broker_settings(list(self._brokers.values()), self.rules)
+            self._made = {
+                topic: topic_settings(self._topics.get(topic, {}), shared, self.rules)
+                for topic in topics
+            }
+        return due
+
+    def _software(self) -> Software | None:
+        """None if it is not told now, and was told before: then the next round asks again."""
+        try:
+            return self._reader.software()
+        except ConnectorError:
+            if self._rules is None:
+                raise
+            return None
+
+    def of(self, topic: str) -> PartitionSettings:
+        return self._made[topic]
+
+    def _ask_brokers(self, brokers: Collection[BrokerId]) -> None:
+        for broker in sorted(brokers):
+            try:
+                self._brokers[broker] = self._reader.broker_values(broker, BROKER_KEYS)
+            except NotAuthorizedError as error:
+                self._note("settings of brokers", error)
+                return
+            except ConnectorError:
+                continue  # whoever reads its replicas will tell
+        self._brokers = {b: found for b, found in self._brokers.items() if b in brokers}
+
+    def _ask_topics(self, topics: Sequence[str]) -> None:
+        try:
+            found = self._reader.topic_values(topics, TOPIC_KEYS)
+        except ConnectorError as error:
+            self._note("settings of topics", error)
+            return
+        self._problems.pop("settings of topics", None)
+        self._topics |= found.found
+        for topic in found.refused:
+            # Not asked again before the next refresh; the defaults of the version count.
+            self._topics.setdefault(topic, {})
+            self._note(f"settings of topic {topic}", _may_not(topic), topic)
+
+    def _note(self, place: str, error: ConnectorError, topic: str | None = None) -> None:
+        self._problems[place] = Problem(
+            place,
+            ProblemKind.UNREADABLE,
+            error.reason,
+            error.remedy,
+            topic=topic,
+            at_once=isinstance(error, NotAuthorizedError),
+        )
+
+
+def _may_not(topic: str) -> NotAuthorizedError:
+    return NotAuthorizedError("DescribeConfigs", "topic", topic)
+
+
+def rules_of(
+    software: Software, options: BrokerOptions, brokers: Sequence[Mapping[str, str]] = ()
+) -> RuleSet:
+    """What the options say counts; otherwise what the brokers say of themselves.
+
+    A release is told without its last number: 3.9.1 is seen as 3.9, so giving it is better.
+    """
+    mode = Mode(options.mode) if options.mode else _mode(software)
+    protocol, version = options.protocol, options.version or software.version
+    if protocol is None and mode is Mode.KRAFT:
+        level = software.metadata_level
+        if level is not None and 1 <= level <= len(METADATA_LEVELS):
+            protocol = METADATA_LEVELS[level - 1]
+    elif protocol is None:
+        # While brokers are upgraded one by one, the oldest protocol is spoken.
+        spoken = [v for each in brokers if (v := each.get("inter.broker.protocol.version"))]
+        protocol = min(spoken, key=ProtocolVersion.parse, default=None)
+    if protocol is not None and options.version is None:
+        version = _at_least(version, ProtocolVersion.parse(protocol))
+    elr = software.elr if mode is Mode.KRAFT else None
+    return rules_for(version, mode, protocol=protocol, elr=elr)
+
+
+def _mode(software: Software) -> Mode:
+    return Mode.KRAFT if software.kraft else Mode.ZOOKEEPER
+
+
+def _at_least(version: str, protocol: ProtocolVersion) -> str:
+    """Some releases cannot be told from the one before; nobody speaks newer than he is."""
+    known = ProtocolVersion.of(KafkaVersion.parse(version))
+    return ".".join(map(str, protocol.release)) if known.release < protocol.release else version
+
+
+def broker_settings(brokers: Sequence[Mapping[str, str]], rules: RuleSet) -> PartitionSettings:
+    """Of all brokers together: the longest times, so that nobody is called late too early."""
+    session = (
+        "broker.session.timeout.ms" if rules.mode is Mode.KRAFT else "zookeeper.session.timeout.ms"
+    )
+
+    def longest(key: str, otherwise: int) -> int:
+        return max((int(each[key]) for each in brokers if key in each), default=otherwise)
+
+    standard = PartitionSettings()
+    return PartitionSettings(
+        unclean_leader_election_enable=rules.unclean_election_default,
+        replica_lag_time_max_ms=longest(
+            "replica.lag.time.max.ms", rules.replica_lag_time_max_ms_default
+        ),
+        session_timeout_ms=longest(session, rules.session_timeout_ms_default),
+        replica_fetch_wait_max_ms=longest(
+            "replica.fetch.wait.max.ms", standard.replica_fetch_wait_max_ms
+        ),
+        replica_high_watermark_checkpoint_interval_ms=longest(
+            "replica.high.watermark.checkpoint.interval.ms",
+            standard.replica_high_watermark_checkpoint_interval_ms,
+        ),
+        auto_leader_rebalance_enable=all(
+            each.get("auto.leader.rebalance.enable", "true") == "true" for each in brokers
+        ),
+        leader_imbalance_check_interval_ms=1_000
+        * longest("leader.imbalance.check.interval.seconds", 300),
+        leader_imbalance_per_broker_percentage=longest(
+            "leader.imbalance.per.broker.percentage",
+            standard.leader_imbalance_per_broker_percentage,
+        ),
+    )
+
+
+def topic_settings(
+    values: Mapping[str, str], shared: PartitionSettings, rules: RuleSet
+) -> PartitionSettings:
+    unclean = values.get("unclean.leader.election.enable")
+    return replace(
+        shared,
+        unclean_leader_election_enable=rules.unclean_election_default
+        if unclean is None
+        else unclean == "true",
+        min_insync_replicas=int(values.get("min.insync.replicas", "1")),
+        compacted="compact" in values.get("cleanup.policy", ""),
+        remote_storage=values.get("remote.storage.enable") == "true",
+    )

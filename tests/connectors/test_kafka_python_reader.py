@@ -1,0 +1,121 @@
+"""The adapter to the client library: what it can be shown without a broker. The field test has the
+rest."""
+
+from __future__ import annotations
+
+import ast
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidestaff.connectors.errors import ClusterUnreachableError, NotAuthorizedError, OptionError
+from tidestaff.streaming.commands.exits import CommandError
+from tidestaff.streaming.settings import Cluster
+from tidestaff.streaming.sources.collecting import collector_of
+
+# The library reads its schemas in a way that Python 3.11 calls old.
+pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
+
+ADAPTER = Path(__file__).resolve().parents[2] / "connectors" / "kafka_python_reader.py"
+READING = {
+    *("ApiVersionsRequest", "DescribeConfigsRequest", "DescribeQuorumRequest", "FetchRequest"),
+    *("DescribeTopicPartitionsRequest", "ListOffsetsRequest", "MetadataRequest"),
+    *("ListPartitionReassignmentsRequest", "OffsetForLeaderEpochRequest"),
+}
+
+
+def reader_of(bootstrap_servers: str, **properties: object) -> Any:
+    from tidestaff.connectors.kafka_python_reader import KafkaPythonReader  # noqa: PLC0415 - slow
+
+    return KafkaPythonReader(bootstrap_servers, properties, timeout_ms=300)
+
+
+def free_port() -> int:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return int(held.getsockname()[1])
+
+
+def test_nothing_but_reading_can_be_asked() -> None:
+    tree = ast.parse(ADAPTER.read_text(encoding="utf-8"))
+    imported = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kafka")
+        for alias in node.names
+    }
+    assert {each for each in imported if each.endswith("Request")} == READING
+    assert not {each for each in imported if each.startswith("Kafka")} - {"KafkaConnectionManager"}
+
+
+def test_only_one_file_touches_the_client_library() -> None:
+    touching = [
+        path.name
+        for path in ADAPTER.parent.rglob("*.py")
+        if any(
+            (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "kafka")
+            or (isinstance(node, ast.Import) and any(a.name == "kafka" for a in node.names))
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        )
+    ]
+    assert touching == [ADAPTER.name]
+
+
+def test_a_cluster_that_is_not_there_is_named_and_leaves_no_thread_behind() -> None:
+    place = f"127.0.0.1:{free_port()}"
+    reader = reader_of(place)
+    for _ in range(2):
+        with pytest.raises(ClusterUnreachableError, match=place):
+            reader.metadata(0)
+    reader.close()
+    assert [each.name for each in threading.enumerate() if "kafka-io" in each.name] == []
+
+
+def test_a_property_the_client_does_not_have_is_named_without_its_value() -> None:
+    with pytest.raises(OptionError, match=r"ssl\.cafil is not a property") as caught:
+        reader_of("127.0.0.1:9", ssl_cafil="hunter2")
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        pytest.param({}, "west: option bootstrap_servers is missing", id="no-servers"),
+        pytest.param(
+            {"bootstrap_servers": "a:1", "sasl.passwort": "hunter2"},
+            "west: option sasl.passwort is not a property",
+            id="no-such-property",
+        ),
+    ],
+)
+def test_a_wrong_option_of_the_collector_is_told_with_the_cluster(
+    options: dict[str, str], says: str
+) -> None:
+    source = {"type": "direct", "collector": "brokers", "options": options}
+    with pytest.raises(CommandError, match=says) as caught:
+        collector_of(Cluster.model_validate({"name": "west", "source": source}))
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_collector_of_a_cluster_that_is_not_there_goes_on_and_says_so() -> None:
+    options = {
+        "bootstrap_servers": f"127.0.0.1:{free_port()}",
+        "timeout_ms": 200,
+        "jitter_ms": 0,
+        "missed_rounds": 2,
+    }
+    source = {"type": "direct", "collector": "brokers", "options": options}
+    collector = collector_of(Cluster.model_validate({"name": "west", "source": source}))
+    assert collector.round() == []
+    (told,) = collector.round()
+    assert "no broker of 127.0.0.1" in told.reason  # type: ignore[union-attr]
+
+
+def test_a_cluster_wide_refusal_names_the_acl() -> None:
+    from tidestaff.connectors.broker_decoding import refuse  # noqa: PLC0415
+
+    with pytest.raises(NotAuthorizedError, match="ACL Describe on cluster") as caught:
+        refuse(31, "Describe", "DescribeQuorum")
+    assert caught.value.remedy.endswith("--operation Describe --cluster")

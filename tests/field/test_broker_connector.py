@@ -1,0 +1,193 @@
+"""The broker connector on a real cluster of three Kafka 3.9.1 nodes in KRaft mode."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tidestaff.consistency.checkpoint_files import parse_offsets
+from tidestaff.consistency.model import Bracket, EpochEntry, LineageSource
+from tidestaff.consistency.versions import Mode
+from tidestaff.streaming.jars import JarError, jars
+from tidestaff.streaming.settings import Cluster
+from tidestaff.streaming.sources.collecting import collector_of
+
+from tests.brokers import LOCK
+from tests.field.lab import NODES, running
+from tests.field.watching import Watching
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidestaff.consistency.model import PartitionObservation
+
+    from tests.field.lab import Lab
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
+]
+
+TOPIC, PARTITIONS, RECORDS = "orders", 3, 30
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    try:
+        jars(LOCK, {})
+    except JarError as error:
+        pytest.skip(f"the jars of a broker cannot be had: {error}")
+    with running(tmp_path_factory.mktemp("lab")) as found:
+        make_topic(found)
+        yield found
+
+
+def make_topic(lab: Lab) -> None:
+    from kafka import KafkaAdminClient  # noqa: PLC0415 - slow
+    from kafka.admin import NewTopic  # noqa: PLC0415
+
+    admin = KafkaAdminClient(bootstrap_servers=lab.bootstrap)
+    try:
+        wanted = NewTopic(TOPIC, PARTITIONS, 3, topic_configs={"min.insync.replicas": "2"})
+        admin.create_topics([wanted])
+    finally:
+        admin.close()
+
+
+def produce(lab: Lab, count: int) -> None:
+    """So many records to each partition, acknowledged by the whole ISR."""
+    from kafka import KafkaProducer  # noqa: PLC0415
+
+    producer = KafkaProducer(bootstrap_servers=lab.bootstrap, acks="all", linger_ms=5)
+    try:
+        sent = [
+            producer.send(TOPIC, b"a record", partition=partition)
+            for partition in range(PARTITIONS)
+            for _ in range(count)
+        ]
+        for each in sent:
+            each.get(60)
+    finally:
+        producer.close()
+
+
+def watching(lab: Lab, **options: Any) -> Watching:
+    source = {
+        "type": "direct",
+        "collector": "brokers",
+        "options": {
+            "bootstrap_servers": lab.bootstrap,
+            "version": "3.9.1",
+            "include": TOPIC,
+            "timeout_ms": 10_000,
+            **options,
+        },
+    }
+    collector = collector_of(Cluster.model_validate({"name": "field", "source": source}))
+    return Watching(collector)  # type: ignore[arg-type]
+
+
+def settled(seen: dict[tuple[str, int], PartitionObservation], end: int) -> bool:
+    """Every replica is in the ISR, answers, and has HW and LEO there."""
+    return len(seen) == PARTITIONS and all(
+        each.bracket is Bracket.COHERENT
+        and len(each.state.isr) == len(each.replicas) == len(NODES)
+        and {(r.high_watermark, r.log_end_offset) for r in each.replicas} == {(end, end)}
+        for each in seen.values()
+    )
+
+
+def consumed_offsets(lab: Lab) -> tuple[dict[int, int], dict[int, int]]:
+    """First and last offsets by partition, as a consumer is told them."""
+    from kafka import KafkaConsumer, TopicPartition  # noqa: PLC0415
+
+    consumer = KafkaConsumer(bootstrap_servers=lab.bootstrap)
+    try:
+        partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+        first = consumer.beginning_offsets(partitions)
+        last = consumer.end_offsets(partitions)
+    finally:
+        consumer.close()
+    return (
+        {each.partition: offset for each, offset in first.items()},
+        {each.partition: offset for each, offset in last.items()},
+    )
+
+
+def checkpointed(lab: Lab, node: int) -> dict[int, int]:
+    """High watermarks in the node's own file."""
+    text = (lab.data(node) / "replication-offset-checkpoint").read_text(encoding="utf-8")
+    entries = parse_offsets(text)
+    return {each.partition: offset for each, offset in entries.items() if each.topic == TOPIC}
+
+
+def test_every_replica_tells_what_consumers_and_files_say(lab: Lab) -> None:
+    produce(lab, RECORDS)
+    watch = watching(lab)
+    seen = watch.until(lambda found: settled(found, RECORDS), 60)
+
+    first, last = consumed_offsets(lab)
+    for (_, partition), each in seen.items():
+        assert {r.log_start_offset for r in each.replicas} == {first[partition]} == {0}
+        assert {r.high_watermark for r in each.replicas} == {last[partition]}
+        assert {r.broker: r.leads for r in each.replicas} == {
+            node: node == each.state.leader for node in NODES
+        }
+        assert {r.topic_id for r in each.replicas} == {each.topic_id}
+        (leader,) = [r for r in each.replicas if r.leads]
+        assert leader.lineage_source is LineageSource.LEADER_ANSWERS
+        assert leader.lineage == (EpochEntry(0, 0),)
+        assert each.settings.min_insync_replicas == 2
+        assert not each.authoritative
+        assert each.state.partition_epoch == -1
+    assert watch.cluster.answering == NODES
+    assert watch.cluster.controller in NODES
+    assert watch.cluster.rules.mode is Mode.KRAFT
+    assert str(watch.cluster.rules.protocol) == "3.9-IV0"
+    assert watch.raised == {}
+
+    # Written every five seconds.
+    until = time.monotonic() + 30
+    while any(set(checkpointed(lab, node).values()) != {RECORDS} for node in NODES):
+        assert time.monotonic() < until
+        time.sleep(0.5)
+
+
+def test_a_killed_leader_is_replaced_and_nothing_but_its_silence_is_raised(lab: Lab) -> None:
+    watch = watching(lab)
+    before = watch.until(lambda found: settled(found, RECORDS), 60)
+    killed = before[TOPIC, 0].state.leader
+
+    lab.kill(killed)
+    seen = watch.until(
+        lambda found: (
+            len(found) == PARTITIONS
+            and all(
+                each.bracket is Bracket.COHERENT
+                and killed not in each.state.isr
+                and each.state.leader != killed
+                for each in found.values()
+            )
+        ),
+        90,
+    )
+    for place, each in seen.items():
+        was = before[place].state
+        led = was.leader == killed
+        assert each.state.leader_epoch == was.leader_epoch + led
+        assert sorted(r.broker for r in each.replicas) == sorted(set(NODES) - {killed})
+    produce(lab, RECORDS)
+    for _ in range(5):
+        watch.look()
+        time.sleep(watch.every_s)
+
+    lab.start(killed)
+    seen = watch.until(lambda found: settled(found, 2 * RECORDS), 120)
+    (leader,) = [r for r in seen[TOPIC, 0].replicas if r.leads]
+    assert leader.lineage == (EpochEntry(0, 0), EpochEntry(1, RECORDS))
+    for _ in range(3):
+        watch.look()
+        time.sleep(watch.every_s)
+    # The connector says that it does not hear the broker; the cluster itself did nothing wrong.
+    assert set(watch.raised) == {"SRC001"}, watch.raised
