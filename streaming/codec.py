@@ -118,7 +118,7 @@ def block_of_frames(frames: Iterable[pd.DataFrame], bucket: int) -> Block | None
         read_at=per_replica[3],
         again=again,
         again_count=columns["again_count"],
-        more=[None if text is None else json.loads(text) for text in columns["more"]],
+        more=[json.loads(text) if isinstance(text, str) else None for text in columns["more"]],
         body=columns["body"].tolist(),
     )
 

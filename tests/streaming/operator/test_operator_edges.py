@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from tidestaff.connectors.wire import MISSING, Row, observation_of, row_of, signal
 from tidestaff.consistency.model import (
@@ -17,6 +18,7 @@ from tidestaff.consistency.model import (
 )
 from tidestaff.consistency.monitor import step
 from tidestaff.consistency.verdict import Scope, Verdicts, Violated
+from tidestaff.streaming import codec
 from tidestaff.streaming.operator import saving
 from tidestaff.streaming.operator.bucket import Bucket, Limits
 from tidestaff.streaming.operator.events import Active, changes
@@ -24,7 +26,7 @@ from tidestaff.streaming.operator.forgetting import REMEMBER_GONE_MS
 from tidestaff.streaming.operator.rows import block_of
 from tidestaff.streaming.operator.saving import Keeper, UnreadableStateError, restore
 from tidestaff.streaming.operator.screen import quiet, take_over
-from tidestaff.streaming.operator.slots import Slots, can_be_screened
+from tidestaff.streaming.operator.slots import WIDTH, Slots, can_be_screened
 
 from tests.consistency.watch import Watch
 from tests.streaming.operator.histories import LIMITS, canonical, rows_of
@@ -435,3 +437,16 @@ def test_state_of_another_number_of_buckets_is_not_taken_over() -> None:
     assert restore(saved, Limits(buckets=32)).bucket.partitions
     with pytest.raises(UnreadableStateError, match="that of 32 buckets, not of 16"):
         restore(saved, Limits(buckets=16))
+
+
+def test_what_pandas_calls_missing_is_missing() -> None:
+    """A column of text without a value is None or NaN, as the release of pandas has it."""
+    numbers = [f"{name}_{at}" for name in codec._PER_REPLICA for at in range(WIDTH)]
+    numbers += [f"leader_again_{at}" for at in range(4)]
+    numbers += ["home", "schema_version", "round", "observed_at_ms", "previous_at_ms"]
+    columns: dict[str, Any] = {name: [1, 1, 1] for name in [*numbers, "replicas", "again_count"]}
+    columns |= {name: ["a-0"] * 3 for name in ("kind", "cluster", "source", "subject")}
+    columns |= {"more": [None, float("nan"), "[[1]]"], "body": [b""] * 3}
+    block = codec.block_of_frames([pd.DataFrame(columns)], 1)
+    assert block is not None
+    assert block.more == [None, None, [[1]]]
