@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 from tidestaff.connectors.broker_answers import (
     NO_ERROR,
     ClusterMetadata,
+    Eligible,
     ListedOffset,
     ListedPartition,
+    Moving,
     Software,
     error_name,
 )
@@ -39,6 +41,29 @@ def metadata_of(answer: Any) -> ClusterMetadata:
             )
     brokers = {each.node_id: each.rack for each in answer.brokers}
     return ClusterMetadata(brokers, answer.controller_id, partitions)
+
+
+def moving_of(answer: Any) -> dict[TopicPartition, Moving]:
+    return {
+        TopicPartition(topic.name, each.partition_index): Moving(
+            tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
+        )
+        for topic in answer.topics
+        for each in topic.partitions
+    }
+
+
+def eligible_of(answer: Any) -> dict[TopicPartition, Eligible]:
+    return {
+        TopicPartition(topic.name, each.partition_index): Eligible(
+            each.leader_epoch,
+            tuple(each.isr_nodes),
+            tuple(each.eligible_leader_replicas or ()),
+            tuple(each.last_known_elr or ()),
+        )
+        for topic in answer.topics
+        for each in topic.partitions
+    }
 
 
 def software_of(answer: Any, version: tuple[int, ...]) -> Software:

@@ -35,6 +35,7 @@ from tidestaff.connectors.errors import BrokerSilentError, ConnectorError
 from tidestaff.connectors.pacing import Rest
 from tidestaff.consistency.model import (
     LEADER_DURING_DELETION,
+    NO_LEADER,
     Bracket,
     BrokerId,
     ClusterObservation,
@@ -124,6 +125,7 @@ class BrokerConnector:
         self._rest: Rest[BrokerId] = Rest(options.backoff_ms, options.backoff_max_ms, self._chance)
         self._silent: dict[BrokerId, ConnectorError] = {}
         self._listed: frozenset[BrokerId] = frozenset()
+        self._moving: Mapping[TopicPartition, Moving] = {}
         self.rounds = 0
 
     def round(self) -> list[Observation]:
@@ -153,11 +155,7 @@ class BrokerConnector:
         wanted = {p: known for p, known in metadata.partitions.items() if self._wants(p)}
         self._come_back(metadata)
         controller_before = self._controller(metadata, notes.problems)
-        moving = self._optional(
-            "reassignments",
-            lambda: self._reader.reassignments(metadata.controller),
-            notes.problems,
-        )
+        moving = self._reassignments(metadata, notes)
         eligible = (
             self._optional("eligible leader replicas", self._reader.eligible, notes.problems)
             if self._settings.rules.elr
@@ -179,7 +177,7 @@ class BrokerConnector:
             after,
             readings,
             again,
-            moving or {},
+            moving,
             eligible or {},
             self._controller(after or metadata, notes.problems),
             controller_before,
@@ -198,8 +196,33 @@ class BrokerConnector:
         """In KRaft mode brokers' metadata names any of them, so the quorum is asked."""
         if self._settings.rules.mode is Mode.ZOOKEEPER:
             return _Controller(metadata.controller)
+        if _controller_is_away(problems):
+            return _Controller()
         quorum = self._optional("quorum", self._reader.quorum, problems)
         return _Controller() if quorum is None else _Controller(quorum.leader, quorum.epoch)
+
+    def _reassignments(
+        self, metadata: ClusterMetadata, notes: _Notes
+    ) -> Mapping[TopicPartition, Moving]:
+        """In ZooKeeper mode the controller knows them, in KRaft mode any broker passes it on. While
+        they cannot be read, those known before count where the replicas are still the same."""
+        kraft = self._settings.rules.mode is Mode.KRAFT
+        found = None
+        if not _controller_is_away(notes.problems):
+            found = self._optional(
+                "reassignments",
+                lambda: self._reader.reassignments(NO_LEADER if kraft else metadata.controller),
+                notes.problems,
+            )
+        if found is None:
+            known = metadata.partitions
+            found = {
+                partition: moving
+                for partition, moving in self._moving.items()
+                if partition in known and agrees(known[partition], moving, None)
+            }
+        self._moving = found
+        return found
 
     def _optional(self, place: str, ask: Callable[[], T], problems: dict[str, Problem]) -> T | None:
         try:
@@ -342,3 +365,12 @@ class BrokerConnector:
             source=SOURCE,
             round=self.rounds,
         )
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+def _controller_is_away(problems: Mapping[str, Problem]) -> bool:
+    """It was asked in this round and did not answer: asking again would cost another timeout."""
+    quorum = problems.get("quorum")
+    return quorum is not None and not quorum.at_once

@@ -52,6 +52,19 @@ class BrokerSilentError(ConnectorError):
         self.broker, self.cause = broker, cause
 
 
+class ControllerSilentError(ConnectorError):
+    """A broker passed a question on to the controller, and nothing came back."""
+
+    retriable = True
+
+    def __init__(self, request: str) -> None:
+        super().__init__(
+            f"the controller does not answer {request}",
+            "see which node leads the quorum and whether it is up",
+        )
+        self.request = request
+
+
 class NotAuthorizedError(ConnectorError):
     """The cluster refuses a request for want of an ACL, which is named."""
 

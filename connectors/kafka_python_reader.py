@@ -33,17 +33,17 @@ from kafka.protocol.metadata import (  # type: ignore[import-untyped]
 from tidestaff.connectors.broker_answers import (
     NO_ERROR,
     TOPIC_AUTHORIZATION_FAILED,
-    Eligible,
     EpochEnd,
     FetchedState,
-    Moving,
     Quorum,
     TopicValues,
 )
 from tidestaff.connectors.broker_decoding import (
     by_topic,
+    eligible_of,
     listed_offset,
     metadata_of,
+    moving_of,
     refuse,
     software_of,
     uuid_of,
@@ -54,6 +54,7 @@ from tidestaff.connectors.errors import (
     BrokerSilentError,
     ClusterUnreachableError,
     ConnectorError,
+    ControllerSilentError,
     OptionError,
     UnsupportedRequestError,
 )
@@ -64,8 +65,10 @@ if TYPE_CHECKING:
 
     from tidestaff.connectors.broker_answers import (
         ClusterMetadata,
+        Eligible,
         EpochQuestion,
         ListedOffset,
+        Moving,
         Software,
     )
     from tidestaff.consistency.model import BrokerId
@@ -114,6 +117,7 @@ class KafkaPythonReader:
             "socket_connection_setup_timeout_max_ms": timeout_ms,
         }
         self._held: tuple[Any, Any] | None = None
+        self._silent: set[BrokerId] = set()
         self._lock = threading.Lock()
 
     # -- about the cluster
@@ -147,7 +151,7 @@ class KafkaPythonReader:
                 )
             ]
         )
-        answer = self._ask_any(request)
+        answer = self._ask_controller(request, "DescribeQuorum")
         refuse(answer.error_code, "Describe", "DescribeQuorum")
         partition = answer.topics[0].partitions[0]
         refuse(partition.error_code, "Describe", "DescribeQuorum")
@@ -155,29 +159,19 @@ class KafkaPythonReader:
 
     def reassignments(self, controller: BrokerId) -> Mapping[TopicPartition, Moving]:
         request = ListPartitionReassignmentsRequest(timeout_ms=self._timeout_ms, topics=None)
-        answer = self._ask(request, controller) if controller >= 0 else self._ask_any(request)
+        if controller >= 0:
+            answer = self._ask(request, controller)
+        else:
+            answer = self._ask_controller(request, "ListPartitionReassignments")
         refuse(answer.error_code, "Describe", "ListPartitionReassignments")
-        return {
-            TopicPartition(topic.name, each.partition_index): Moving(
-                tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
-            )
-            for topic in answer.topics
-            for each in topic.partitions
-        }
+        return moving_of(answer)
 
     def eligible(self) -> Mapping[TopicPartition, Eligible]:
         found: dict[TopicPartition, Eligible] = {}
         cursor = None
         while True:
             answer = self._ask_any(DescribeTopicPartitionsRequest(topics=[], cursor=cursor))
-            for topic in answer.topics:
-                for each in topic.partitions:
-                    found[TopicPartition(topic.name, each.partition_index)] = Eligible(
-                        each.leader_epoch,
-                        tuple(each.isr_nodes),
-                        tuple(each.eligible_leader_replicas or ()),
-                        tuple(each.last_known_elr or ()),
-                    )
+            found |= eligible_of(answer)
             if answer.next_cursor is None:
                 return found
             cursor = DescribeTopicPartitionsRequest.Cursor(
@@ -339,18 +333,32 @@ class KafkaPythonReader:
             return self._held[1]
 
     def _unreachable(self, error: Exception) -> ConnectorError:
-        if isinstance(error, _AUTHENTICATION):
-            return AuthenticationRefusedError(self._bootstrap_servers, type(error).__name__)
-        return ClusterUnreachableError(self._bootstrap_servers, type(error).__name__)
+        refused = isinstance(error, _AUTHENTICATION)
+        kind = AuthenticationRefusedError if refused else ClusterUnreachableError
+        return kind(self._bootstrap_servers, type(error).__name__)
+
+    def _brokers(self, turn: int = 0) -> list[BrokerId]:
+        """Beginning with the one whose turn it is. Who did not answer the last time comes last: it
+        may cost a whole timeout again."""
+        brokers = sorted(each.node_id for each in self._manager().cluster.brokers())
+        first = turn % max(len(brokers), 1)
+        return sorted(brokers[first:] + brokers[:first], key=self._silent.__contains__)
+
+    def _ask_controller(self, request: Any, name: str) -> Any:
+        """One broker passes it on. Silence is not this broker's, so no other is asked."""
+        for broker in self._brokers()[:1]:
+            try:
+                return self._ask(request, broker)
+            except BrokerSilentError:
+                self._silent.discard(broker)
+        raise ControllerSilentError(name)
 
     def _ask_any(self, request: Any, turn: int = 0) -> Any:
         """From the broker whose turn it is, or the next that answers."""
-        brokers = sorted(each.node_id for each in self._manager().cluster.brokers())
         failed: ConnectorError | None = None
-        for place in range(len(brokers)):
+        for broker in self._brokers(turn):
             try:
                 # Sending gives a request its version; the next broker may speak another.
-                broker = brokers[(turn + place) % len(brokers)]
                 return self._ask(copy.deepcopy(request), broker)
             except (BrokerSilentError, AuthenticationRefusedError) as error:
                 failed = error
@@ -370,7 +378,7 @@ class KafkaPythonReader:
             return await manager.wait_for(future, self._timeout_ms + 500)
 
         try:
-            return manager.run(send)
+            answer = manager.run(send)
         except kafka_errors.IncompatibleBrokerVersion:
             raise UnsupportedRequestError(request.name) from None
         except _AUTHENTICATION as error:
@@ -378,7 +386,10 @@ class KafkaPythonReader:
             manager._auth_failures.pop(broker, None)  # noqa: SLF001
             raise AuthenticationRefusedError(f"broker {broker}", type(error).__name__) from None
         except kafka_errors.KafkaError as error:
+            self._silent.add(broker)
             raise BrokerSilentError(broker, type(error).__name__) from None
+        self._silent.discard(broker)
+        return answer
 
 
 async def _closing(manager: Any) -> None:

@@ -155,6 +155,9 @@ class FakeCluster:
         self._asked("broker_values", broker)
         return self.broker_settings
 
+    def close(self) -> None:
+        self._asked("close")
+
     def ping(self, broker: int) -> None:
         self._asked("ping", broker)
 

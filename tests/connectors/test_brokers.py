@@ -23,6 +23,7 @@ from tidestaff.connectors.broker_settings import rules_of
 from tidestaff.connectors.brokers import BrokerConnector
 from tidestaff.connectors.errors import (
     ClusterUnreachableError,
+    ControllerSilentError,
     NotAuthorizedError,
     OptionError,
     UnsupportedRequestError,
@@ -392,6 +393,19 @@ def test_a_reassignment_says_who_comes_and_goes() -> None:
     assert Watched(cluster).partition().assignment == Assignment((1, 2, 3), (3,), (2,))
 
 
+def test_a_reassignment_counts_on_while_nobody_tells_of_it() -> None:
+    cluster = FakeCluster.with_topic()
+    cluster.moving[ORDERS] = Moving((3, 1, 2), adding=(3,), removing=(2,))
+    watched = Watched(cluster)
+    watched.round()
+    cluster.errors["reassignments"] = ClusterUnreachableError("somewhere:9092", "timed out")
+    assert watched.partition().assignment.adding == (3,)
+    cluster.partitions[ORDERS] = cluster.partitions[ORDERS]._replace(replicas=(3, 1), isr=(3, 1))
+    seen = watched.partition()
+    assert seen.assignment == Assignment((3, 1))
+    assert seen.bracket is Bracket.COHERENT
+
+
 def test_a_reassignment_of_another_moment_is_left_out_and_straddled() -> None:
     cluster = FakeCluster.with_topic()
     cluster.moving[ORDERS] = Moving((1, 2, 3, 4), adding=(4,), removing=())
@@ -546,6 +560,19 @@ def test_a_refused_quorum_leaves_the_controller_unknown() -> None:
     seen = Watched(cluster).round()
     assert cluster_of(seen).controller is None
     assert [each.place for each in health(seen)] == ["quorum"]
+
+
+def test_a_controller_that_is_away_is_asked_once_a_round() -> None:
+    cluster = FakeCluster.with_topic()
+    cluster.moving[ORDERS] = Moving((3, 1, 2), adding=(3,), removing=(2,))
+    watched = Watched(cluster)
+    watched.round()
+    cluster.errors["quorum"] = ControllerSilentError("DescribeQuorum")
+    cluster.asked.clear()
+    seen = watched.round()
+    assert (cluster.asked["quorum"], cluster.asked["reassignments"]) == (1, 0)
+    assert cluster_of(seen).controller is None
+    assert partitions(seen)[0].assignment.adding == (3,)
 
 
 def test_an_offline_log_directory_is_told_with_the_replica() -> None:

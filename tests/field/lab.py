@@ -3,6 +3,7 @@ that is ended by its id."""
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import time
@@ -79,6 +80,13 @@ class Lab:
         process = self._processes.pop(node)
         process.kill()
         process.wait()
+
+    def pause(self, node: int) -> None:
+        """SIGSTOP: the process is there, its port is open, and nobody answers."""
+        self._processes[node].send_signal(signal.SIGSTOP)
+
+    def resume(self, node: int) -> None:
+        self._processes[node].send_signal(signal.SIGCONT)
 
     def close(self) -> None:
         for process in self._processes.values():

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tidestaff.connectors.brokers import BrokerConnector
 from tidestaff.consistency.checkpoint_files import parse_offsets
 from tidestaff.consistency.model import Bracket, EpochEntry, LineageSource
 from tidestaff.consistency.versions import Mode
@@ -29,7 +31,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
 ]
 
-TOPIC, PARTITIONS, RECORDS = "orders", 3, 30
+PARTITIONS, RECORDS = 3, 30
 
 
 @pytest.fixture(scope="module")
@@ -39,30 +41,38 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     except JarError as error:
         pytest.skip(f"the jars of a broker cannot be had: {error}")
     with running(tmp_path_factory.mktemp("lab")) as found:
-        make_topic(found)
         yield found
 
 
-def make_topic(lab: Lab) -> None:
+@pytest.fixture
+def topic(lab: Lab, request: pytest.FixtureRequest) -> str:
+    """One of its own for each test, with some records: no test needs another to have run."""
+    name = request.function.__name__[:40]
+    make_topic(lab, name)
+    produce(lab, name, RECORDS)
+    return name
+
+
+def make_topic(lab: Lab, topic: str) -> None:
     from kafka import KafkaAdminClient  # noqa: PLC0415 - slow
     from kafka.admin import NewTopic  # noqa: PLC0415
 
     admin = KafkaAdminClient(bootstrap_servers=lab.bootstrap)
     try:
-        wanted = NewTopic(TOPIC, PARTITIONS, 3, topic_configs={"min.insync.replicas": "2"})
+        wanted = NewTopic(topic, PARTITIONS, 3, topic_configs={"min.insync.replicas": "2"})
         admin.create_topics([wanted])
     finally:
         admin.close()
 
 
-def produce(lab: Lab, count: int) -> None:
+def produce(lab: Lab, topic: str, count: int) -> None:
     """So many records to each partition, acknowledged by the whole ISR."""
     from kafka import KafkaProducer  # noqa: PLC0415
 
     producer = KafkaProducer(bootstrap_servers=lab.bootstrap, acks="all", linger_ms=5)
     try:
         sent = [
-            producer.send(TOPIC, b"a record", partition=partition)
+            producer.send(topic, b"a record", partition=partition)
             for partition in range(PARTITIONS)
             for _ in range(count)
         ]
@@ -72,20 +82,25 @@ def produce(lab: Lab, count: int) -> None:
         producer.close()
 
 
-def watching(lab: Lab, **options: Any) -> Watching:
+@contextmanager
+def watching(lab: Lab, topic: str, **options: Any) -> Iterator[Watching]:
     source = {
         "type": "direct",
         "collector": "brokers",
         "options": {
             "bootstrap_servers": lab.bootstrap,
             "version": "3.9.1",
-            "include": TOPIC,
+            "include": topic,
             "timeout_ms": 10_000,
             **options,
         },
     }
     collector = collector_of(Cluster.model_validate({"name": "field", "source": source}))
-    return Watching(collector)  # type: ignore[arg-type]
+    assert isinstance(collector, BrokerConnector)
+    try:
+        yield Watching(collector)
+    finally:
+        collector.close()
 
 
 def settled(seen: dict[tuple[str, int], PartitionObservation], end: int) -> bool:
@@ -98,13 +113,13 @@ def settled(seen: dict[tuple[str, int], PartitionObservation], end: int) -> bool
     )
 
 
-def consumed_offsets(lab: Lab) -> tuple[dict[int, int], dict[int, int]]:
+def consumed_offsets(lab: Lab, topic: str) -> tuple[dict[int, int], dict[int, int]]:
     """First and last offsets by partition, as a consumer is told them."""
     from kafka import KafkaConsumer, TopicPartition  # noqa: PLC0415
 
     consumer = KafkaConsumer(bootstrap_servers=lab.bootstrap)
     try:
-        partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+        partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
         first = consumer.beginning_offsets(partitions)
         last = consumer.end_offsets(partitions)
     finally:
@@ -115,79 +130,107 @@ def consumed_offsets(lab: Lab) -> tuple[dict[int, int], dict[int, int]]:
     )
 
 
-def checkpointed(lab: Lab, node: int) -> dict[int, int]:
+def checkpointed(lab: Lab, topic: str, node: int) -> dict[int, int]:
     """High watermarks in the node's own file."""
     text = (lab.data(node) / "replication-offset-checkpoint").read_text(encoding="utf-8")
     entries = parse_offsets(text)
-    return {each.partition: offset for each, offset in entries.items() if each.topic == TOPIC}
+    return {each.partition: offset for each, offset in entries.items() if each.topic == topic}
 
 
-def test_every_replica_tells_what_consumers_and_files_say(lab: Lab) -> None:
-    produce(lab, RECORDS)
-    watch = watching(lab)
-    seen = watch.until(lambda found: settled(found, RECORDS), 60)
+def test_every_replica_tells_what_consumers_and_files_say(lab: Lab, topic: str) -> None:
+    with watching(lab, topic) as watch:
+        seen = watch.until(lambda found: settled(found, RECORDS), 60)
 
-    first, last = consumed_offsets(lab)
-    for (_, partition), each in seen.items():
-        assert {r.log_start_offset for r in each.replicas} == {first[partition]} == {0}
-        assert {r.high_watermark for r in each.replicas} == {last[partition]}
-        assert {r.broker: r.leads for r in each.replicas} == {
-            node: node == each.state.leader for node in NODES
-        }
-        assert {r.topic_id for r in each.replicas} == {each.topic_id}
-        (leader,) = [r for r in each.replicas if r.leads]
-        assert leader.lineage_source is LineageSource.LEADER_ANSWERS
-        assert leader.lineage == (EpochEntry(0, 0),)
-        assert each.settings.min_insync_replicas == 2
-        assert not each.authoritative
-        assert each.state.partition_epoch == -1
-    assert watch.cluster.answering == NODES
-    assert watch.cluster.controller in NODES
-    assert watch.cluster.rules.mode is Mode.KRAFT
-    assert str(watch.cluster.rules.protocol) == "3.9-IV0"
-    assert watch.raised == {}
+        first, last = consumed_offsets(lab, topic)
+        for (_, partition), each in seen.items():
+            assert {r.log_start_offset for r in each.replicas} == {first[partition]} == {0}
+            assert {r.high_watermark for r in each.replicas} == {last[partition]}
+            assert {r.broker: r.leads for r in each.replicas} == {
+                node: node == each.state.leader for node in NODES
+            }
+            assert {r.topic_id for r in each.replicas} == {each.topic_id}
+            (leader,) = [r for r in each.replicas if r.leads]
+            assert leader.lineage_source is LineageSource.LEADER_ANSWERS
+            assert leader.lineage == (EpochEntry(0, 0),)
+            assert each.settings.min_insync_replicas == 2
+            assert not each.authoritative
+            assert each.state.partition_epoch == -1
+        assert watch.cluster.answering == NODES
+        assert watch.cluster.controller in NODES
+        assert watch.cluster.rules.mode is Mode.KRAFT
+        assert str(watch.cluster.rules.protocol) == "3.9-IV0"
+        assert watch.raised == {}
 
-    # Written every five seconds.
-    until = time.monotonic() + 30
-    while any(set(checkpointed(lab, node).values()) != {RECORDS} for node in NODES):
-        assert time.monotonic() < until
-        time.sleep(0.5)
+        # Written every five seconds.
+        until = time.monotonic() + 30
+        while any(set(checkpointed(lab, topic, node).values()) != {RECORDS} for node in NODES):
+            assert time.monotonic() < until
+            time.sleep(0.5)
 
 
-def test_a_killed_leader_is_replaced_and_nothing_but_its_silence_is_raised(lab: Lab) -> None:
-    watch = watching(lab)
-    before = watch.until(lambda found: settled(found, RECORDS), 60)
-    killed = before[TOPIC, 0].state.leader
+def test_a_killed_leader_is_replaced_and_nothing_but_its_silence_is_raised(
+    lab: Lab, topic: str
+) -> None:
+    with watching(lab, topic) as watch:
+        before = watch.until(lambda found: settled(found, RECORDS), 60)
+        killed = before[topic, 0].state.leader
 
-    lab.kill(killed)
-    seen = watch.until(
-        lambda found: (
-            len(found) == PARTITIONS
-            and all(
-                each.bracket is Bracket.COHERENT
-                and killed not in each.state.isr
-                and each.state.leader != killed
-                for each in found.values()
-            )
-        ),
-        90,
-    )
-    for place, each in seen.items():
-        was = before[place].state
-        led = was.leader == killed
-        assert each.state.leader_epoch == was.leader_epoch + led
-        assert sorted(r.broker for r in each.replicas) == sorted(set(NODES) - {killed})
-    produce(lab, RECORDS)
-    for _ in range(5):
-        watch.look()
-        time.sleep(watch.every_s)
+        lab.kill(killed)
+        seen = watch.until(
+            lambda found: (
+                len(found) == PARTITIONS
+                and all(
+                    each.bracket is Bracket.COHERENT
+                    and killed not in each.state.isr
+                    and each.state.leader != killed
+                    for each in found.values()
+                )
+            ),
+            90,
+        )
+        for place, each in seen.items():
+            was = before[place].state
+            led = was.leader == killed
+            assert each.state.leader_epoch == was.leader_epoch + led
+            assert sorted(r.broker for r in each.replicas) == sorted(set(NODES) - {killed})
+        produce(lab, topic, RECORDS)
+        for _ in range(5):
+            watch.look()
+            time.sleep(watch.every_s)
 
-    lab.start(killed)
-    seen = watch.until(lambda found: settled(found, 2 * RECORDS), 120)
-    (leader,) = [r for r in seen[TOPIC, 0].replicas if r.leads]
-    assert leader.lineage == (EpochEntry(0, 0), EpochEntry(1, RECORDS))
-    for _ in range(3):
-        watch.look()
-        time.sleep(watch.every_s)
-    # The connector says that it does not hear the broker; the cluster itself did nothing wrong.
-    assert set(watch.raised) == {"SRC001"}, watch.raised
+        lab.start(killed)
+        seen = watch.until(lambda found: settled(found, 2 * RECORDS), 120)
+        (leader,) = [r for r in seen[topic, 0].replicas if r.leads]
+        assert leader.lineage == (EpochEntry(0, 0), EpochEntry(1, RECORDS))
+        for _ in range(3):
+            watch.look()
+            time.sleep(watch.every_s)
+        # The connector says that it does not hear the broker; the cluster itself did nothing wrong.
+        assert set(watch.raised) == {"SRC001"}, watch.raised
+
+
+def test_a_paused_broker_costs_a_round_little_and_is_told_until_it_goes_on(
+    lab: Lab, topic: str
+) -> None:
+    """Its port is open, so every question to it costs a timeout: it must not be asked often."""
+    with watching(lab, topic, timeout_ms=2_000) as watch:
+        seen = watch.until(lambda found: settled(found, RECORDS), 60)
+        paused = seen[topic, 0].state.leader
+        lab.pause(paused)
+        took: list[float] = []
+        try:
+            until = time.monotonic() + 40
+            while "SRC001" not in watch.raised:
+                assert time.monotonic() < until
+                began = time.monotonic()
+                watch.look()
+                took.append(time.monotonic() - began)
+            assert paused not in watch.cluster.answering
+        finally:
+            lab.resume(paused)
+        # A timeout each for metadata, controller, readings and what follows, and a busy machine.
+        assert max(took) < 12, took
+        watch.until(lambda found: settled(found, RECORDS), 90)
+        assert watch.cluster.answering == NODES
+        # It may have led the quorum, which then could not be read either.
+        assert set(watch.raised) <= {"SRC001", "SRC002"}, watch.raised
