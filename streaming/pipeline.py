@@ -137,6 +137,12 @@ class Job:
         self._stopping.set()
 
     @property
+    def busy(self) -> bool:
+        """Whether a batch is planned and not done."""
+        folder = self.settings.checkpoint
+        return checkpoint.planned(folder) != checkpoint.done(folder)
+
+    @property
     def read_up_to(self) -> dict[str, Any]:
         """How far the job's own source has been through complete batches, ticks apart."""
         found = checkpoint.done(self.settings.checkpoint)

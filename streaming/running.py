@@ -8,6 +8,7 @@ import sys
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 from tidestaff.streaming import session
@@ -20,13 +21,14 @@ from tidestaff.streaming.metrics import Metrics
 from tidestaff.streaming.pipeline import Job
 from tidestaff.streaming.quarantine import Quarantine
 from tidestaff.streaming.routes import routes_of
+from tidestaff.streaming.settings import RecordingSource
 from tidestaff.streaming.sources.collecting import STORY, check
+from tidestaff.streaming.sources.row_files import listed
 from tidestaff.streaming.sources.streams import journals
 from tidestaff.streaming.status_line import StatusLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
     from types import FrameType
 
     from pyspark.sql import SparkSession
@@ -229,7 +231,15 @@ class Watcher:
         )
 
     def _idle(self) -> bool:
+        """Nothing is under way, and nothing has come for a while."""
         offset = self.job.read_up_to
-        if offset != self._offset:
+        if offset != self._offset or self.job.busy or self._recordings_left(offset):
             self._offset, self._moved = offset, time.monotonic()
         return bool(offset) and time.monotonic() - self._moved > IDLE_S
+
+    def _recordings_left(self, offset: dict[str, Any]) -> bool:
+        return any(
+            listed(Path(cluster.source.path))[-1:] > [str(offset.get(cluster.name, ""))]
+            for cluster in self.job.settings.clusters
+            if isinstance(cluster.source, RecordingSource)
+        )
