@@ -32,6 +32,7 @@ NO_LINEAGE: Final = "written again before the next sample, no lineage before 0.1
 SAME_EPOCH: Final = "written again in the same leader epoch"
 NO_EPOCHS: Final = "logs without epochs, and not every step was seen"
 SKIPPED: Final = "states skipped between two samples"
+REPLACED_DISK: Final = "the disk was replaced while the broker was away, no lineage before 0.11"
 TOO_WIDE: Final = "its range goes below a log start that no sample had shown"
 UNEXPLAINED: Final = "unexplained"
 
@@ -75,6 +76,8 @@ def judge(watched: Watched) -> Outcome:
         kind[alarm.violated.code] += 1
         if is_too_wide(watched, alarm):
             found.reasons[f"loss raised: {TOO_WIDE}"] += 1
+        if is_replaced_disk(watched, alarm) and not _differs(watched, alarm):
+            found.reasons[f"TRN006 raised: {REPLACED_DISK}"] += 1
     for loss in cluster.truth.losses:
         _count(found, "loss", *_loss_found(watched, loss))
     for divergence in cluster.truth.divergences:
@@ -104,8 +107,7 @@ def is_true(watched: Watched, alarm: Alarm) -> bool:
     if code == "TRN001":
         return not _claimed_beyond(watched, alarm) or is_too_wide(watched, alarm)
     if code in DIFFERENT_RECORDS and offsets is not None:
-        known = [found.offsets for found in _by(truth.divergences, alarm)]
-        return covers([*alarm.differing, *known], offsets)
+        return _differs(watched, alarm) or is_replaced_disk(watched, alarm)
     # Before 2.1 nothing fences the writes of a controller that was replaced: they do happen.
     return (
         code == "CTL004"
@@ -138,6 +140,25 @@ def _claimed_beyond(watched: Watched, alarm: Alarm) -> list[OffsetRange]:
                 fresh = minus(fresh, [told])
         left = minus(left, fresh)
     return left
+
+
+def _differs(watched: Watched, alarm: Alarm) -> bool:
+    offsets = alarm.violated.offsets
+    known = [found.offsets for found in _by(watched.cluster.truth.divergences, alarm)]
+    return offsets is not None and covers([*alarm.differing, *known], offsets)
+
+
+def is_replaced_disk(watched: Watched, alarm: Alarm) -> bool:
+    """TRN006 is an inference from what a replica had before it went, which is why it is a warning:
+    a disk that was replaced while the broker was away, and filled again before the next sample,
+    looks the same without epochs. Its own ground is checked: there was such a disk."""
+    return alarm.violated.code == "TRN006" and any(
+        action["do"] == "wipe_disk"
+        and action["applied"]
+        and action.get("broker") == alarm.violated.broker
+        and action["at_ms"] <= alarm.until_ms
+        for action in watched.cluster.actions
+    )
 
 
 def is_too_wide(watched: Watched, alarm: Alarm) -> bool:

@@ -45,6 +45,7 @@ CUTS = [
 def transitions(
     spark: SparkSession, recording: Path, work: Path, cut: Cut, buckets: int = 4
 ) -> list[str]:
+    work.mkdir(parents=True, exist_ok=True)
     spark.conf.set("spark.sql.shuffle.partitions", str(cut.partitions))
     base = Settings.model_validate({"operator": {"buckets": buckets}})
     settings = settings_for(base, recording, work, cut.files)
