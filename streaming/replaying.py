@@ -58,7 +58,6 @@ def settings_for(base: Settings, folder: Path, work: Path, files_per_batch: int)
 def replay(settings: Settings, max_batches: int | None = None) -> Replayed:
     """Judge it from where the work directory has come to, to its end or for so many batches."""
     status = StatusLine(sys.stderr)
-    settings.work.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         stack.enter_context(CheckpointLock(settings.work))
         status.show("starting Spark")
@@ -81,6 +80,7 @@ def replay_on(
     source = settings.clusters[0].source
     assert isinstance(source, RecordingSource)
     names = listed(Path(source.path))
+    settings.work.mkdir(parents=True, exist_ok=True)
     store = AlertStore(settings.store_path, settings.policy, now_ms)
     try:
         receiver = StoreReceiver(store, lambda _: None)
