@@ -1,0 +1,113 @@
+"""`tidestaff lab`, as people type it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from tidestaff.streaming.cli import main
+from tidestaff.streaming.lab.cluster import Lab
+from tidestaff.streaming.lab.plan import load_plan, make_plan
+from tidestaff.streaming.settings_loading import load
+
+from tests.field.lab import need_jars
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def labs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TIDESTAFF_LAB_DIR", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        pytest.param("status", "tidestaff lab up", id="no-lab-yet"),
+        pytest.param("sttus", "did you mean status?", id="misspelt"),
+        pytest.param("up --version 3.9", "did you mean 3.9.1", id="no-such-version"),
+        pytest.param("up extra", "expected nothing more", id="too-many-words"),
+        pytest.param("up --set oops", "expected KEY=VALUE", id="setting-without-value"),
+        pytest.param("up --set 9:a=b", "N from 1 to 3", id="setting-of-nobody"),
+        pytest.param("up --name ../x", "expected letters", id="a-name-is-no-path"),
+    ],
+)
+def test_what_is_wrong_is_told_with_what_to_do(
+    words: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["lab", *words.split()]) == 3
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        pytest.param("kill", "which? (1,2,3)", id="nobody-named"),
+        pytest.param("kill 7", "no node '7', expected 1, 2, 3", id="nobody-of-that-number"),
+        pytest.param("kill 1", "does not run", id="not-running"),
+        pytest.param("partition 1", "expected two nodes", id="half-a-partition"),
+        pytest.param("partition 1 zookeeper", "no node 'zookeeper'", id="kraft-has-none"),
+        pytest.param("partition 1 1", "cannot be cut off from itself", id="itself"),
+        pytest.param("produce", "expected one name", id="no-topic"),
+    ],
+)
+def test_nodes_that_are_not_there(
+    labs: Path, words: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_plan(labs / "lab", version="4.1.1", cuttable=True).save()
+    assert main(["lab", *words.split()]) == 3
+    assert told in capsys.readouterr().err
+
+
+def test_a_lab_that_is_down_says_so(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_plan(labs / "lab", version="4.1.1", brokers=1).save()
+    assert main(["lab", "status", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["nodes"] == {"broker-1": "down"}
+    assert main(["lab", "down"]) == 0
+    assert not (labs / "lab").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
+def test_a_first_quarter_of_an_hour(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One broker with KRaft: its process outlives each command."""
+    need_jars("4.1.1")
+
+    def said(*words: str) -> str:
+        code = main(["lab", *words])
+        out, err = capsys.readouterr()
+        assert code in {0, 1}, err
+        return out
+
+    try:
+        out = said("up", "--version", "4.1.1", "--brokers", "1")
+        plan = load_plan(labs / "lab")
+        assert plan.bootstrap in out
+        settings = load(labs / "lab" / "tidestaff.yaml")
+        (cluster,) = settings.clusters
+        assert cluster.source.options["bootstrap_servers"] == plan.bootstrap  # type: ignore[union-attr]
+
+        assert main(["lab", "up"]) == 3
+        assert "runs already" in capsys.readouterr().err
+        said("topic", "orders", "--partitions", "2")
+        assert "offsets 0 to 4" in said("produce", "orders", "--count", "5", "--partition", "1")
+        found = json.loads(said("status", "--json"))
+        assert found["nodes"] == {"broker-1": "running"}
+        assert [(p["topic"], p["leader"]) for p in found["partitions"]] == [("orders", 1)] * 2
+
+        said("pause", "1")
+        assert json.loads(said("status", "--json"))["nodes"] == {"broker-1": "paused"}
+        said("resume", "1")
+        said("kill", "1")
+        assert json.loads(said("status", "--json"))["nodes"] == {"broker-1": "down"}
+        said("start", "1")
+        assert "offsets 5 to 5" in said("produce", "orders", "--count", "1", "--partition", "1")
+        assert "started" in said("log", "1", "--count", "200")
+    finally:
+        if (labs / "lab" / "lab.json").exists():
+            Lab(load_plan(labs / "lab")).down()
+    assert "removed" in said("down")
+    assert not (labs / "lab").exists()
