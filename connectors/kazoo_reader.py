@@ -1,0 +1,206 @@
+"""The one file that touches kazoo: reads with watches, many at a time.
+
+Only get, get_children and exists are ever called, so nothing can be written.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from kazoo import exceptions  # type: ignore[import-untyped]
+from kazoo.client import KazooClient  # type: ignore[import-untyped]
+from kazoo.handlers.threading import KazooTimeoutError  # type: ignore[import-untyped]
+from kazoo.protocol.states import Callback, EventType, KazooState  # type: ignore[import-untyped]
+from tidestaff.connectors.zookeeper_answers import (
+    Znode,
+    ZnodeRefusedError,
+    ZookeeperRefusesError,
+    ZookeeperSilentError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tidestaff.connectors.errors import ConnectorError
+    from tidestaff.connectors.zookeeper_options import ZookeeperOptions
+
+# What the library has to say of connections is reported as the health of this source.
+_LOGGER: Final = logging.getLogger("kazoo")
+_LOGGER.addHandler(logging.NullHandler())
+_LOGGER.propagate = False
+
+_RECONNECT: Final = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 5.0}
+_NOT_THERE: Final = exceptions.NoNodeError
+_REFUSED: Final = exceptions.NoAuthError
+
+T = TypeVar("T")
+
+
+class KazooReader:
+    """Implements ZnodeReader. Connects at the first question; kazoo connects again by itself."""
+
+    def __init__(
+        self,
+        options: ZookeeperOptions,
+        *,
+        pace: Callable[[], None] = lambda: None,
+        make_client: Callable[..., Any] = KazooClient,
+    ) -> None:
+        self._options, self._pace, self._make_client = options, pace, make_client
+        self._client: Any = None
+        self._session = 0
+        self._changed: set[str] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def servers(self) -> str:
+        return self._options.servers + self._options.chroot
+
+    @property
+    def session(self) -> int:
+        with self._lock:
+            return self._session
+
+    @property
+    def last_zxid(self) -> int:
+        return int(self._client.last_zxid) if self._client is not None else 0
+
+    def get(self, paths: Sequence[str]) -> Mapping[str, Znode | ZnodeRefusedError | None]:
+        found = self._all(paths, "get_async", _znode)
+        # A read of a node that is not there leaves no watch: exists does.
+        missing = [path for path, each in found.items() if each is None]
+        there = [path for path, stat in self._all(missing, "exists_async", bool).items() if stat]
+        return {**found, **self._all(there, "get_async", _znode)}
+
+    def children(
+        self, paths: Sequence[str]
+    ) -> Mapping[str, tuple[str, ...] | ZnodeRefusedError | None]:
+        found = self._all(paths, "get_children_async", tuple)
+        missing = [path for path, each in found.items() if each is None]
+        there = [path for path, stat in self._all(missing, "exists_async", bool).items() if stat]
+        return {**found, **self._all(there, "get_children_async", tuple)}
+
+    def changed(self) -> set[str]:
+        """kazoo hands watches to a thread of its own, in order: what we put behind them comes when
+        all of them have been told."""
+        if self._client is not None:
+            told = threading.Event()
+            self._client.handler.dispatch_callback(Callback("watch", told.set, ()))
+            if not told.wait(self._options.timeout_ms / 1_000):
+                raise ZookeeperSilentError(self.servers, "its watches are not told")
+        with self._lock:
+            found, self._changed = self._changed, set()
+        return found
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.remove_listener(self._state_changed)
+            client.stop()
+            client.close()
+        with self._lock:
+            self._session += 1
+
+    # -- asking
+
+    def _all(
+        self, paths: Sequence[str], name: str, value_of: Callable[[Any], T]
+    ) -> dict[str, T | ZnodeRefusedError | None]:
+        """In the order of the paths, some on the way at a time; all of them within one timeout
+        after the other, however many there are."""
+        found: dict[str, T | ZnodeRefusedError | None] = {}
+        if not paths:
+            return found
+        ask = getattr(self._connected(), name)
+        size = self._options.reads_at_once
+        for begin in range(0, len(paths), size):
+            asked = []
+            for path in paths[begin : begin + size]:
+                self._pace()
+                asked.append((path, ask(path, watch=self._told)))
+            until = time.monotonic() + self._options.timeout_ms / 1_000
+            for path, answer in asked:
+                try:
+                    left = max(0.001, until - time.monotonic())
+                    found[path] = value_of(answer.get(timeout=left))
+                except _NOT_THERE:
+                    found[path] = None
+                except _REFUSED:
+                    found[path] = ZnodeRefusedError(path)
+                except (exceptions.KazooException, KazooTimeoutError) as error:
+                    raise self._failed(error) from None
+        return found
+
+    def _failed(self, error: Exception) -> ConnectorError:
+        if isinstance(error, exceptions.AuthFailedError):
+            # The client does not try again by itself after this one.
+            self.close()
+            return ZookeeperRefusesError(self.servers)
+        if isinstance(error, exceptions.ConnectionClosedError):
+            self.close()
+        return ZookeeperSilentError(self.servers, type(error).__name__)
+
+    def _connected(self) -> Any:
+        if self._client is None:
+            client = self._make_client(**self._arguments())
+            client.add_listener(self._state_changed)
+            self._client = client
+            if not client.start_async().wait(self._options.timeout_ms / 1_000):
+                refused = client.client_state == "AUTH_FAILED"
+                self.close()
+                if refused:
+                    raise ZookeeperRefusesError(self.servers)
+                raise ZookeeperSilentError(self.servers, "no connection")
+        return self._client
+
+    def _arguments(self) -> dict[str, Any]:
+        options = self._options
+        given: dict[str, Any] = {
+            "hosts": options.servers + options.chroot,
+            "timeout": options.session_timeout_ms / 1_000,
+            "connection_retry": _RECONNECT,
+            "command_retry": {"max_tries": 0},
+            "logger": _LOGGER,
+        }
+        if options.digest:
+            given["auth_data"] = [("digest", options.digest)]
+        if options.sasl_mechanism:
+            given["sasl_options"] = {
+                "mechanism": options.sasl_mechanism,
+                "service": options.sasl_service,
+                **({"username": options.sasl_username} if options.sasl_username else {}),
+                **({"password": options.sasl_password} if options.sasl_password else {}),
+                **({"principal": options.sasl_principal} if options.sasl_principal else {}),
+            }
+        if options.tls:
+            given |= {
+                "use_ssl": True,
+                "verify_certs": True,
+                "check_hostname": options.tls_check_hostname,
+                "ca": options.tls_ca or None,
+                "certfile": options.tls_certificate or None,
+                "keyfile": options.tls_key or None,
+                "keyfile_password": options.tls_key_password or None,
+            }
+        return given
+
+    # -- told by kazoo's threads
+
+    def _told(self, event: Any) -> None:
+        if event.type != EventType.NONE:
+            with self._lock:
+                self._changed.add(event.path)
+
+    def _state_changed(self, state: str) -> None:
+        """Watches do not outlive a connection with kazoo, so any loss of it voids them all."""
+        if state != KazooState.CONNECTED:
+            with self._lock:
+                self._session += 1
+
+
+def _znode(answer: tuple[bytes, Any]) -> Znode:
+    data, stat = answer
+    return Znode(data, stat.version, stat.czxid, stat.ephemeralOwner)

@@ -1,0 +1,675 @@
+"""Rounds with ZooKeeper's metadata against trees of plain values: what is read, when it is read
+again, how far it belongs together, and what is said where something cannot be read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tidestaff.connectors.broker_options import BrokerOptions
+from tidestaff.connectors.brokers import BrokerConnector
+from tidestaff.connectors.errors import OptionError, UnsupportedRequestError
+from tidestaff.connectors.zookeeper import ZookeeperConnector, options_without_brokers
+from tidestaff.connectors.zookeeper_configs import decode_config
+from tidestaff.connectors.zookeeper_metadata import ZookeeperMetadata
+from tidestaff.connectors.zookeeper_tree import ZookeeperTree, state_path
+from tidestaff.consistency.errors import FormatError
+from tidestaff.consistency.model import (
+    Assignment,
+    Bracket,
+    ClusterObservation,
+    ControllerClaim,
+    HealthObservation,
+    PartitionObservation,
+    ProblemKind,
+    Registration,
+)
+from tidestaff.consistency.monitor import step
+
+from tests.connectors.fake_brokers import ORDERS, FakeCluster
+from tests.connectors.fake_zookeeper import FakeZookeeper
+
+if TYPE_CHECKING:
+    from tidestaff.consistency.model import Observation
+
+STATE = state_path("orders", 0)
+TOPIC = "/brokers/topics/orders"
+
+
+class Watched:
+    """ZooKeeper alone, or with `brokers`; the clock moves by five seconds a round."""
+
+    def __init__(
+        self,
+        zookeeper: FakeZookeeper,
+        brokers: FakeCluster | None = None,
+        *,
+        reread_rounds: int = 1_000,
+        given: dict[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        self.now_ms = 1_000_000
+        made = BrokerOptions(
+            "none",
+            **{
+                "burst_rounds": 0,
+                "jitter_ms": 0,
+                "version": "3.9.1",
+                "mode": "zookeeper",
+                **options,
+            },
+        )
+        tree = ZookeeperTree(zookeeper, reread_rounds=reread_rounds)
+        metadata = ZookeeperMetadata(tree, zookeeper, made.wants)
+        self.connector: ZookeeperConnector | BrokerConnector
+        if brokers is None:
+            self.connector = ZookeeperConnector(
+                metadata, "west", made, now_ms=lambda: self.now_ms, given=given or {}
+            )
+        else:
+            self.connector = BrokerConnector(
+                brokers,
+                "west",
+                made,
+                now_ms=lambda: self.now_ms,
+                metadata=metadata,
+                given=given or {},
+            )
+
+    def round(self) -> list[Observation]:
+        self.now_ms += 5_000
+        return self.connector.round()
+
+    def partition(self) -> PartitionObservation:
+        (found,) = partitions(self.round())
+        return found
+
+    def cluster(self) -> ClusterObservation:
+        (found,) = [each for each in self.round() if isinstance(each, ClusterObservation)]
+        return found
+
+
+def partitions(seen: list[Observation]) -> list[PartitionObservation]:
+    return [each for each in seen if isinstance(each, PartitionObservation)]
+
+
+def health(seen: list[Observation]) -> list[HealthObservation]:
+    return [each for each in seen if isinstance(each, HealthObservation)]
+
+
+# -- what is told
+
+
+def test_a_partition_is_told_with_the_version_and_the_making_of_its_state() -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    zookeeper.state(leader=3, isr=[3, 2], epoch=4, controller_epoch=6)
+    seen = Watched(zookeeper).partition()
+    node = zookeeper.nodes[STATE]
+    assert (seen.state.leader, seen.state.isr, seen.state.leader_epoch) == (3, (3, 2), 4)
+    assert (seen.state.partition_epoch, seen.state.controller_epoch) == (node.version, 6)
+    assert (seen.state_czxid, seen.topic_id) == (node.czxid, "AAAAAAAAAAAAAAAAAAAAAQ")
+    assert (seen.controller, seen.cluster_controller_epoch) == (2, 7)
+    assert (seen.authoritative, seen.bracket, seen.replicas) == (True, Bracket.COHERENT, ())
+
+
+def test_registrations_have_the_transaction_that_made_them_as_their_epoch() -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    zookeeper.delete("/brokers/ids/3")
+    zookeeper.register(3, rack="b")
+    seen = Watched(zookeeper).cluster()
+    assert seen.registrations[2] == Registration(
+        3, zookeeper.nodes["/brokers/ids/3"].czxid, rack="b"
+    )
+    assert [each.broker for each in seen.registrations] == [1, 2, 3]
+    assert seen.claims == (ControllerClaim(2, 7),)
+
+
+def test_without_a_controller_none_is_named() -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    zookeeper.delete("/controller")
+    seen = Watched(zookeeper).cluster()
+    assert (seen.controller, seen.controller_epoch, seen.claims) == (-1, 7, ())
+
+
+def test_a_topic_in_the_queue_of_deletions_is_being_deleted() -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    watched = Watched(zookeeper)
+    assert not watched.partition().deleting
+    zookeeper.put("/admin/delete_topics/orders", None)
+    assert watched.partition().deleting
+
+
+def test_a_reassignment_is_told_by_the_topic_node() -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    zookeeper.topic(
+        "orders", {0: [4, 1, 2, 3]}, adding_replicas={"0": [4]}, removing_replicas={"0": [3]}
+    )
+    assert Watched(zookeeper).partition().assignment == Assignment((4, 1, 2, 3), (4,), (3,))
+
+
+@pytest.mark.parametrize(
+    ("seen_before", "isr", "target", "expected"),
+    [
+        pytest.param(True, [1, 2, 3], [4, 1, 2], ((4,), (3,)), id="new-is-who-was-not-there"),
+        pytest.param(False, [1, 2, 3], [4, 1, 2], ((4,), (3,)), id="unseen-new-is-out-of-sync"),
+        pytest.param(True, [1, 2, 3, 4], [4, 1, 2], ((4,), (3,)), id="new-also-when-in-sync"),
+        pytest.param(True, [1, 2, 3], [5, 6], ((), ()), id="request-not-taken-up-yet"),
+    ],
+)
+def test_before_2_4_a_reassignment_is_the_request_and_the_union(
+    seen_before: bool,
+    isr: list[int],
+    target: list[int],
+    expected: tuple[tuple[int, ...], tuple[int, ...]],
+) -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    watched = Watched(zookeeper, version="1.1.1")
+    if seen_before:
+        watched.round()
+    request = [{"topic": "orders", "partition": 0, "replicas": target}]
+    zookeeper.put("/admin/reassign_partitions", {"version": 1, "partitions": request})
+    zookeeper.topic("orders", {0: [1, 2, 3, 4]})
+    zookeeper.state(leader=1, isr=isr, epoch=1)
+    assignment = watched.partition().assignment
+    assert (assignment.adding, assignment.removing) == expected
+
+
+def test_imbalance_counts_all_topics_but_those_that_are_being_deleted() -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    zookeeper.topic("invoices", {0: [1, 2], 1: [1, 2], 2: [1, 2]})
+    zookeeper.state("invoices", 0, leader=2, isr=[2, 1], epoch=1)
+    zookeeper.state("invoices", 1, leader=-1, isr=[2], epoch=1)
+    watched = Watched(zookeeper, include="orders")
+    assert watched.partition().preferred_imbalance == pytest.approx(2 / 4)
+    zookeeper.put("/admin/delete_topics/invoices", None)
+    assert watched.partition().preferred_imbalance == 0
+
+
+def test_up_to_3_3_nothing_is_rebalanced_while_anything_is_reassigned() -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    zookeeper.topic("invoices", {0: [1, 2, 3]}, removing_replicas={"0": [3]})
+    assert Watched(zookeeper, version="3.3.2").round()[1].preferred_imbalance is None  # type: ignore[union-attr]
+    assert Watched(zookeeper, version="3.4.1").round()[1].preferred_imbalance == 0  # type: ignore[union-attr]
+
+
+# -- settings
+
+
+def test_settings_of_a_topic_stand_before_those_of_all_brokers_and_what_is_given() -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    zookeeper.topic("invoices", {0: [1]})
+    zookeeper.put("/config/topics/orders", {"version": 1, "config": {"min.insync.replicas": "3"}})
+    zookeeper.put(
+        "/config/brokers/<default>",
+        {"version": 1, "config": {"unclean.leader.election.enable": "true"}},
+    )
+    watched = Watched(
+        zookeeper,
+        given={
+            "min.insync.replicas": "2",
+            "log.cleanup.policy": "compact",
+            "replica.lag.time.max.ms": "12000",
+        },
+    )
+    by_topic = {each.topic: each.settings for each in partitions(watched.round())}
+    assert by_topic["orders"].min_insync_replicas == 3
+    assert by_topic["invoices"].min_insync_replicas == 2
+    assert {each.unclean_leader_election_enable for each in by_topic.values()} == {True}
+    assert {each.compacted for each in by_topic.values()} == {True}
+    assert {each.replica_lag_time_max_ms for each in by_topic.values()} == {12_000}
+    # Taken away again: what was given counts, in the very next round.
+    zookeeper.put("/config/topics/orders", {"version": 1, "config": {}})
+    zookeeper.delete("/config/brokers/<default>")
+    by_topic = {each.topic: each.settings for each in partitions(watched.round())}
+    assert by_topic["orders"].min_insync_replicas == 2
+    assert not by_topic["orders"].unclean_leader_election_enable
+
+
+def test_a_setting_changed_for_one_broker_counts_with_what_that_broker_answers() -> None:
+    zookeeper, brokers = FakeZookeeper.with_topic(), FakeCluster.with_topic()
+    brokers.broker_settings = {"replica.lag.time.max.ms": "10000"}
+    zookeeper.put(
+        "/config/brokers/2", {"version": 1, "config": {"replica.lag.time.max.ms": "40000"}}
+    )
+    (seen,) = partitions(Watched(zookeeper, brokers).round())
+    assert seen.settings.replica_lag_time_max_ms == 40_000
+
+
+def test_brokers_that_cannot_be_asked_for_settings_are_no_problem() -> None:
+    zookeeper, brokers = FakeZookeeper.with_topic(), FakeCluster.with_topic()
+    unsupported = UnsupportedRequestError("DescribeConfigs")
+    brokers.errors = {"topic_values": unsupported, "broker_values": unsupported}
+    watched = Watched(zookeeper, brokers, version="0.10.2.2", given={"min.insync.replicas": "2"})
+    for _ in range(4):
+        seen = watched.round()
+        assert health(seen) == []
+    assert partitions(seen)[0].settings.min_insync_replicas == 2
+    assert partitions(seen)[0].settings.replica_lag_time_max_ms == 10_000
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"version":1,"config":{"min.insync.replicas":2}}',
+        b'{"config":["ssl.keystore.password=hunter2"]}',
+        b"hunter2",
+        b"\xff\xfe",
+        b"[]",
+    ],
+)
+def test_a_malformed_config_is_named_without_what_it_holds(data: bytes) -> None:
+    with pytest.raises(FormatError, match="/config/brokers/1") as caught:
+        decode_config(data, "/config/brokers/1", {"min.insync.replicas"})
+    assert "hunter2" not in str(caught.value)
+
+
+# -- watches
+
+
+def test_what_no_watch_tells_of_is_not_read_again() -> None:
+    zookeeper = FakeZookeeper.with_topic(partitions=3)
+    watched = Watched(zookeeper)
+    watched.round()
+    zookeeper.read = Counter()
+    watched.round()
+    assert set(zookeeper.read) == {"/controller_epoch"}
+    zookeeper.state(partition=1, leader=2, isr=[2, 3], epoch=1)
+    seen = {each.partition: each.state.leader for each in partitions(watched.round())}
+    assert seen == {0: 1, 1: 2, 2: 1}
+    assert set(zookeeper.read) == {"/controller_epoch", state_path("orders", 1)}
+
+
+def test_a_lost_watch_is_made_good_by_the_next_full_reading() -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    watched = Watched(zookeeper, reread_rounds=5)
+    watched.round()
+    zookeeper.deaf = True
+    zookeeper.state(leader=2, isr=[2, 3], epoch=1)
+    leaders = [watched.partition().state.leader for _ in range(5)]
+    assert leaders == [1, 1, 1, 1, 2]
+
+
+def test_topics_and_brokers_that_come_and_go_are_seen_in_the_next_round() -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    watched = Watched(zookeeper)
+    watched.round()
+    zookeeper.topic("invoices", {0: [1, 2], 1: [2, 3]})
+    zookeeper.delete("/brokers/ids/3")
+    seen = watched.round()
+    assert {(each.topic, each.partition) for each in partitions(seen)} == {
+        ("orders", 0), ("invoices", 0), ("invoices", 1),
+    }  # fmt: skip
+    assert [r.broker for r in seen[0].registrations] == [1, 2]  # type: ignore[union-attr]
+    zookeeper.delete(TOPIC)
+    assert {each.topic for each in partitions(watched.round())} == {"invoices"}
+
+
+def test_a_leaders_notice_of_an_isr_change_is_a_hint_to_read_the_state_again() -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    watched = Watched(zookeeper, version="1.1.1")
+    watched.round()
+    zookeeper.deaf = True
+    zookeeper.state(leader=1, isr=[1, 2])
+    zookeeper.deaf = False
+    named = [{"topic": "orders", "partition": 0}]
+    zookeeper.put(
+        "/isr_change_notification/isr_change_0000000001", {"version": 1, "partitions": named}
+    )
+    assert watched.partition().state.isr == (1, 2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["state", "register", "deregister", "topic", "drop", "session", "-"]),
+            st.integers(1, 3),
+        ),
+        max_size=12,
+    )
+)
+def test_what_is_kept_is_always_what_a_first_reading_would_find(
+    happenings: list[tuple[str, int]],
+) -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    watched = Watched(zookeeper)
+    watched.round()
+    for number, (what, broker) in enumerate(happenings, 1):
+        if what == "state" and STATE in zookeeper.nodes:
+            zookeeper.state(leader=broker, isr=[broker], epoch=number)
+        elif what == "register":
+            zookeeper.delete(f"/brokers/ids/{broker}")
+            zookeeper.register(broker)
+        elif what == "deregister":
+            zookeeper.delete(f"/brokers/ids/{broker}")
+        elif what == "topic":
+            zookeeper.topic("orders", {n: [1, 2, 3] for n in range(broker)})
+        elif what == "drop":
+            zookeeper.delete(TOPIC)
+        elif what == "session":
+            zookeeper.lose_session()
+        now, anew = watched.round(), Watched(zookeeper).round()
+        assert [
+            (p.topic, p.partition, p.state, p.state_czxid, p.live) for p in partitions(now)
+        ] == [(p.topic, p.partition, p.state, p.state_czxid, p.live) for p in partitions(anew)]
+
+
+# -- how far it belongs together
+
+
+def test_the_controller_epoch_is_read_after_the_states() -> None:
+    """The controller changes and writes while states are read; no state is from the future."""
+    zookeeper = FakeZookeeper.with_topic(partitions=4)
+
+    def fail_over(path: str) -> None:
+        if path == state_path("orders", 2):
+            zookeeper.before = lambda _: None
+            zookeeper.put("/controller_epoch", 8)
+            for number in range(4):
+                zookeeper.state(partition=number, leader=2, isr=[2], epoch=1, controller_epoch=8)
+
+    zookeeper.before = fail_over
+    watched = Watched(zookeeper)
+    for _ in range(2):
+        for each in partitions(watched.round()):
+            written = each.state.controller_epoch
+            assert each.cluster_controller_epoch is not None
+            assert written is not None
+            assert written <= each.cluster_controller_epoch
+
+
+def test_a_change_between_the_two_readings_is_straddled() -> None:
+    zookeeper = FakeZookeeper.with_topic(partitions=2)
+    brokers = FakeCluster.with_topic(partitions=2)
+    watched = Watched(zookeeper, brokers)
+    watched.round()
+
+    def elect(name: str) -> None:
+        if name == "fetch 2":
+            brokers.before = lambda _: None
+            zookeeper.state(leader=2, isr=[2, 3], epoch=1)
+
+    brokers.before = elect
+    seen = {each.partition: each for each in partitions(watched.round())}
+    assert seen[0].bracket is Bracket.STRADDLED
+    assert seen[1].bracket is Bracket.COHERENT
+
+
+def test_a_broker_that_registers_anew_during_a_round_straddles_what_it_holds() -> None:
+    zookeeper, brokers = FakeZookeeper.with_topic(), FakeCluster.with_topic()
+    watched = Watched(zookeeper, brokers)
+    assert watched.partition().bracket is Bracket.COHERENT
+
+    def restart(name: str) -> None:
+        if name == "fetch 3":
+            brokers.before = lambda _: None
+            zookeeper.delete("/brokers/ids/3")
+            zookeeper.register(3)
+
+    brokers.before = restart
+    assert watched.partition().bracket is Bracket.STRADDLED
+    assert watched.partition().bracket is Bracket.COHERENT
+
+
+def test_a_session_lost_during_a_round_is_not_coherent_and_health_says_so() -> None:
+    zookeeper, brokers = FakeZookeeper.with_topic(), FakeCluster.with_topic()
+    watched = Watched(zookeeper, brokers, missed_rounds=1)
+    watched.round()
+
+    def lose(name: str) -> None:
+        if name == "fetch 3":
+            brokers.before = lambda _: None
+            zookeeper.lose_session()
+
+    brokers.before = lose
+    seen = watched.round()
+    assert [each.bracket for each in partitions(seen)] == [Bracket.NONE]
+    assert "session" in health(seen)[0].reason
+    assert health(seen)[0].problem is ProblemKind.SILENT
+    after = watched.round()
+    assert [each.bracket for each in partitions(after)] == [Bracket.COHERENT]
+    assert [each.problem for each in health(after)] == [ProblemKind.OK]
+
+
+def test_a_session_lost_while_the_tree_is_read_gives_a_blind_round() -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    watched = Watched(zookeeper, missed_rounds=1)
+    watched.round()
+
+    def lose(_: str) -> None:
+        zookeeper.before = lambda _: None
+        zookeeper.lose_session()
+
+    zookeeper.before = lose
+    (told,) = watched.round()
+    assert isinstance(told, HealthObservation)
+    assert "was lost while it was read" in told.reason
+    assert watched.partition().bracket is Bracket.COHERENT
+
+
+def test_a_server_that_lags_behind_what_was_seen_is_waited_for() -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    watched = Watched(zookeeper, missed_rounds=1)
+    watched.round()
+    zookeeper.zxid -= 50
+    zookeeper.lose_session()
+    for _ in range(3):
+        (told,) = watched.round()
+        assert "transaction" in told.reason  # type: ignore[union-attr]
+    # A store that was restored from an older copy stays behind: then it is read all the same.
+    assert watched.partition().bracket is Bracket.COHERENT
+
+
+def test_zookeeper_away_gives_no_rows_and_says_so_until_it_is_back() -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    watched = Watched(zookeeper, missed_rounds=2)
+    watched.round()
+    zookeeper.silent = True
+    assert watched.round() == []
+    (told,) = watched.round()
+    assert (told.problem, told.place) == (ProblemKind.SILENT, "cluster")  # type: ignore[union-attr]
+    zookeeper.silent = False
+    zookeeper.lose_session()
+    seen = watched.round()
+    assert [each.problem for each in health(seen)] == [ProblemKind.OK]
+    assert len(partitions(seen)) == 1
+
+
+def test_a_leader_that_does_not_name_its_epoch_is_believed_under_a_settled_state() -> None:
+    """Before 2.1: the state must have been the same a round ago."""
+    zookeeper, brokers = FakeZookeeper.with_topic(), FakeCluster.with_topic()
+    for replica in brokers.replicas.values():
+        replica.names_epoch = False
+    watched = Watched(zookeeper, brokers, version="1.1.1")
+    assert [watched.partition().bracket for _ in range(2)] == [
+        Bracket.STRADDLED, Bracket.COHERENT,
+    ]  # fmt: skip
+    zookeeper.state(leader=2, isr=[2, 3], epoch=1)
+    # The new leader has not heard of it: it says that it does not lead.
+    assert [watched.partition().bracket for _ in range(3)] == [Bracket.STRADDLED] * 3
+    brokers.elect(2)
+    for replica in brokers.replicas.values():
+        replica.names_epoch = False
+    assert watched.partition().bracket is Bracket.COHERENT
+
+
+# -- what cannot be read
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        pytest.param(STATE, b"not json", id="state"),
+        pytest.param(STATE, b'{"leader":1}', id="half-a-state"),
+        pytest.param(TOPIC, b'{"partitions":7}', id="topic"),
+    ],
+)
+def test_a_malformed_node_is_named_and_the_last_good_value_is_never_coherent(
+    path: str, data: bytes
+) -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    zookeeper.topic("invoices", {0: [1, 2, 3]})
+    watched = Watched(zookeeper)
+    watched.round()
+    good = zookeeper.nodes[path].data
+    zookeeper.put(path, data)
+    seen = watched.round()
+    (told,) = health(seen)
+    assert (told.problem, told.place, told.topic) == (ProblemKind.MALFORMED, path, "orders")
+    by_topic = {each.topic: each for each in partitions(seen)}
+    assert by_topic["orders"].state.leader == 1
+    assert by_topic["orders"].bracket is Bracket.STRADDLED
+    assert by_topic["invoices"].bracket is Bracket.COHERENT
+    zookeeper.put(path, good)
+    seen = watched.round()
+    assert [each.problem for each in health(seen)] == [ProblemKind.OK]
+    assert {each.bracket for each in partitions(seen)} == {Bracket.COHERENT}
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "says"),
+    [
+        pytest.param("/brokers/ids/x", {"version": 4}, "a broker id", id="no-id"),
+        pytest.param("/brokers/ids/9", {"version": 4}, "no registration", id="not-ephemeral"),
+        pytest.param("/controller", b"{", "JSON", id="controller"),
+        pytest.param("/controller_epoch", b"one", "whole number", id="controller-epoch"),
+        pytest.param("/admin/reassign_partitions", b"[]", "JSON object", id="reassignments"),
+        pytest.param("/admin/preferred_replica_election", b"1", "JSON", id="elections"),
+        pytest.param("/config/topics/orders", b"{", "JSON", id="config"),
+    ],
+)
+def test_any_malformed_node_is_told_by_its_path_and_the_rest_goes_on(
+    path: str, content: object, says: str
+) -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    zookeeper.put(path, content)
+    seen = Watched(zookeeper).round()
+    (told,) = health(seen)
+    assert (told.problem, told.place) == (ProblemKind.MALFORMED, path)
+    assert says in told.reason
+    assert told.remedy
+    assert len(partitions(seen)) == 1
+
+
+def test_a_node_that_is_half_created_is_told_only_if_it_stays_so() -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    zookeeper.put("/controller", b"")
+    watched = Watched(zookeeper, missed_rounds=3)
+    assert [len(health(watched.round())) for _ in range(3)] == [0, 0, 1]
+
+
+def test_a_partition_that_stays_without_a_state_is_told_by_its_topic() -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    zookeeper.delete(STATE)
+    watched = Watched(zookeeper, missed_rounds=2)
+    assert health(watched.round()) == []
+    (told,) = health(watched.round())
+    assert (told.topic, told.place) == ("orders", "/brokers/topics/orders/partitions")
+
+
+def test_nodes_that_may_not_be_read_are_named_with_the_right_that_is_missing() -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    zookeeper.refused = {"/config/topics/orders", "/admin/delete_topics"}
+    seen = Watched(zookeeper).round()
+    assert {each.place for each in health(seen)} == zookeeper.refused
+    assert all("right r" in each.remedy for each in health(seen))
+    assert len(partitions(seen)) == 1
+
+
+def test_a_wrong_chroot_is_named() -> None:
+    watched = Watched(FakeZookeeper(), missed_rounds=1)
+    (told,) = watched.round()
+    assert "zk:2181/kafka" in told.reason  # type: ignore[union-attr]
+    assert "chroot" in told.remedy  # type: ignore[union-attr]
+
+
+def test_a_cluster_on_its_way_to_kraft_is_said_to_be_one() -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    content = {"version": 2, "brokerid": 3000, "timestamp": "1", "kraftControllerEpoch": 4}
+    zookeeper.put("/controller", content, owner=5)
+    (told,) = health(Watched(zookeeper).round())
+    assert "KRaft" in told.reason
+
+
+def test_brokers_that_are_all_away_do_not_keep_zookeeper_from_being_read() -> None:
+    zookeeper, brokers = FakeZookeeper.with_topic(), FakeCluster.with_topic()
+    brokers.silent = {1, 2, 3}
+    brokers.errors = {"software": UnsupportedRequestError("ApiVersions")}
+    watched = Watched(zookeeper, brokers, missed_rounds=1)
+    seen = watched.round()
+    (partition,) = partitions(seen)
+    assert (partition.state.leader, partition.replicas) == (1, ())
+    assert {each.place for each in health(seen)} >= {"broker 1", "broker 2", "broker 3"}
+
+
+def test_who_answers_is_not_told_while_somebody_is_left_alone() -> None:
+    """A broker that was paused may answer again long before it is asked again."""
+    zookeeper, brokers = FakeZookeeper.with_topic(), FakeCluster.with_topic()
+    brokers.silent = {3}
+    watched = Watched(zookeeper, brokers, backoff_ms=12_000, backoff_max_ms=12_000)
+    told = [watched.cluster().answering for _ in range(3)]
+    assert told == [(1, 2), None, None]
+
+
+def test_a_broker_that_registered_anew_is_asked_at_once() -> None:
+    zookeeper, brokers = FakeZookeeper.with_topic(), FakeCluster.with_topic()
+    brokers.silent = {3}
+    watched = Watched(zookeeper, brokers, backoff_ms=60_000, backoff_max_ms=60_000)
+    watched.round()
+    assert watched.cluster().answering is None
+    brokers.silent = set()
+    zookeeper.delete("/brokers/ids/3")
+    zookeeper.register(3)
+    assert watched.cluster().answering == (1, 2, 3)
+
+
+def test_a_change_of_leaders_raises_nothing() -> None:
+    zookeeper, brokers = FakeZookeeper.with_topic(), FakeCluster.with_topic()
+    watched = Watched(zookeeper, brokers)
+    memory = None
+    for number in range(6):
+        if number == 2:
+            zookeeper.delete("/brokers/ids/1")
+            zookeeper.state(leader=2, isr=[2, 3], epoch=1)
+            brokers.elect(2, ORDERS)
+        memory, verdicts = step(memory, watched.partition())
+        assert verdicts.violated == ()
+    assert memory is not None
+    assert memory.state.partition_epoch == 1
+
+
+# -- options
+
+
+def test_the_version_must_be_given_where_no_broker_can_be_asked() -> None:
+    with pytest.raises(OptionError, match="version is missing"):
+        Watched(FakeZookeeper.with_topic(), version=None)
+
+
+def test_an_option_of_brokers_is_refused_where_no_broker_is_asked() -> None:
+    with pytest.raises(OptionError, match="bootstrap_servers is not known"):
+        options_without_brokers({"bootstrap_servers": "a:1"}, {})
+    assert options_without_brokers({"include": "orders", "version": "3.9.1"}, {}).wants("orders")
+
+
+def test_a_cluster_that_never_stands_still_keeps_all_its_partitions() -> None:
+    """What is called gone is forgotten: it must not happen because too much else did."""
+    zookeeper = FakeZookeeper.with_topic(partitions=2)
+    watched = Watched(zookeeper)
+    watched.round()
+    epochs = iter(range(1, 1_000))
+
+    def moves(path: str) -> None:
+        if path == "/controller_epoch":
+            zookeeper.state(leader=1, isr=(1, 2, 3), epoch=next(epochs))
+
+    zookeeper.before = moves
+    for _ in range(5):
+        seen = [each for each in watched.round() if isinstance(each, PartitionObservation)]
+        assert [(each.partition, each.bracket) for each in seen] == [
+            (0, Bracket.STRADDLED),
+            (1, Bracket.COHERENT),
+        ]
