@@ -28,6 +28,7 @@ LOG_STARTS: Final = "log-start-offset-checkpoint"
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+META_PROPERTIES: Final = "meta.properties"
 
 # Directories that Kafka keeps beside the partitions and does not load as one (tiered storage).
 OTHER_DIRECTORIES: Final = frozenset({"remote-log-index-cache"})
@@ -44,6 +45,8 @@ _LABEL_END = re.compile(r":[ \t\n\x0b\f\r]+")
 _NUMBER = re.compile(r"([+-]?)(\d+)")
 _TOPIC_ID = re.compile(r"([A-Za-z0-9_-]{22})(?:==)?")
 _MARKED_DIRECTORY = re.compile(r"[^ \t\n\x0b\f\r]+-[^ \t\n\x0b\f\r]+\.[^ \t\n\x0b\f\r]+")
+_PROPERTY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
 _OFFLINE = "a broker takes the log directory offline over it"
 
 
@@ -52,6 +55,15 @@ class PartitionMetadata(NamedTuple):
 
     version: int
     topic_id: str
+
+
+class MetaProperties(NamedTuple):
+    """What meta.properties says: whose log directory this is. Version 1 is KRaft's."""
+
+    version: int
+    broker: int
+    cluster_id: str | None = None
+    directory_id: str | None = None
 
 
 class DirectoryKind(Enum):
@@ -102,11 +114,17 @@ _JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def first_json_value(text: str) -> object:
-    """The first JSON value of a text, or ValueError; like Jackson, what follows is ignored."""
+    """The first JSON value of a text, or ValueError; like Jackson, what follows is ignored.
+
+    Unlike Jackson we refuse half a character, an escaped surrogate alone: nothing can carry it on.
+    """
     try:
-        return _JSON.raw_decode(text.lstrip(" \t\r\n"))[0]
+        found: object = _JSON.raw_decode(text.lstrip(" \t\r\n"))[0]
+        if "\\u" in text:
+            json.dumps(found, ensure_ascii=False).encode("utf-8")
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+    return found
 
 
 def shown(value: object) -> str:
@@ -281,6 +299,44 @@ def _labelled(lines: Sequence[str], index: int, place: str, label: str) -> str:
     if len(parts) != 2:
         raise FormatError(place, label, shown(line), f"'{label}: ' and a value", index + 1)
     return parts[1]
+
+
+def parse_meta_properties(text: str, place: str = META_PROPERTIES) -> MetaProperties:
+    """meta.properties, in Java's format of properties: broker.id in version 0, node.id in 1."""
+    found = dict(_properties(text))
+    version = java_int(found.get("version", ""))
+    if version not in (0, 1):
+        raise FormatError(place, "version", shown(found.get("version")), "0 or 1")
+    key = "node.id" if version else "broker.id"
+    broker = java_int(found.get(key, ""))
+    if broker is None or broker < 0:
+        raise FormatError(place, key, shown(found.get(key)), "a whole number from 0 on")
+    cluster_id, directory_id = found.get("cluster.id"), found.get("directory.id")
+    return MetaProperties(version, broker, cluster_id or None, directory_id or None)
+
+
+def _properties(text: str) -> Iterable[tuple[str, str]]:
+    """Keys and values as java.util.Properties reads them: a backslash joins lines and escapes."""
+    joined = ""
+    for line in [*java_lines(text), ""]:
+        begun, part = bool(joined), line.lstrip(" \t\f")
+        if not begun and part[:1] in ("", "#", "!"):
+            continue
+        joined += part
+        if (len(joined) - len(joined.rstrip("\\"))) % 2:
+            joined = joined[:-1]
+            continue
+        match = _PROPERTY.fullmatch(joined)
+        joined = ""
+        if match is not None:
+            yield _unescaped(match[1]), _unescaped(match[2])
+
+
+def _unescaped(text: str) -> str:
+    named = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+    return _ESCAPE.sub(
+        lambda m: chr(int(m[1][1:], 16)) if len(m[1]) > 1 else named.get(m[1], m[1]), text
+    )
 
 
 def parse_clean_shutdown(text: str | None) -> int | None:

@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidestaff.consistency import checkpoint_files as files
-from tidestaff.consistency.checkpoint_files import DirectoryKind
+from tidestaff.consistency.checkpoint_files import (
+    DirectoryKind,
+    MetaProperties,
+    parse_meta_properties,
+)
 from tidestaff.consistency.errors import FormatError
 from tidestaff.consistency.model import EpochEntry, TopicPartition
 
@@ -292,3 +296,56 @@ def test_no_text_raises_anything_but_a_format_error(text: str) -> None:
     ):
         with contextlib.suppress(FormatError):
             parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(
+            "#\n#Tue Nov 17\ncluster.id=AbC\nversion=0\nbroker.id=3\n",
+            MetaProperties(0, 3, "AbC"),
+            id="zookeeper",
+        ),
+        pytest.param("version=0\nbroker.id=3", MetaProperties(0, 3), id="before-cluster-ids"),
+        pytest.param(
+            "node.id=7\ndirectory.id=X\nversion=1\ncluster.id=C\n",
+            MetaProperties(1, 7, "C", "X"),
+            id="kraft",
+        ),
+        pytest.param(
+            "! x\r\nversion : 1\r\n node.id\t7\r\ncluster.id=a\\=\\u0062\\\n   c\n",
+            MetaProperties(1, 7, "a=bc"),
+            id="javas-properties",
+        ),
+    ],
+)
+def test_meta_properties_say_whose_directory_it_is(text: str, expected: MetaProperties) -> None:
+    assert parse_meta_properties(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("", "version"),
+        ("version=2\nnode.id=1\n", "version"),
+        ("version=one\n", "version"),
+        ("version=0\nnode.id=1\n", "broker.id"),
+        ("version=1\nbroker.id=1\n", "node.id"),
+        ("version=1\nnode.id=-1\n", "node.id"),
+        ("#version=0\nbroker.id=1\n", "version"),
+    ],
+)
+def test_meta_properties_that_say_too_little_are_refused(text: str, field: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        parse_meta_properties(text)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("text", ['"\\ud800"', '{"a": ["x\\udfff"]}', '{"\\ud83d": 1}'])
+def test_half_a_character_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="surrogates"):
+        files.first_json_value(text)
+
+
+def test_two_halves_are_a_character() -> None:
+    assert files.first_json_value('"\\ud83d\\ude00 \\u0041"') == "\U0001f600 A"

@@ -1,0 +1,273 @@
+"""What the collector asks an agent and what it answers: JSON, taken apart with suspicion.
+
+Both sides may be of another release or somebody else altogether: what is not as agreed is refused
+with its place, nothing is guessed at.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+
+from tidestaff.connectors.broker_health import Problem
+from tidestaff.connectors.errors import ConnectorError
+from tidestaff.connectors.log_directories import DiskReplica
+from tidestaff.consistency.checkpoint_files import parse_topic_id, shown
+from tidestaff.consistency.errors import FormatError
+from tidestaff.consistency.model import EpochEntry, ProblemKind, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from tidestaff.connectors.log_directories import Disk
+    from tidestaff.consistency.model import Lineage
+
+VERSION: Final = 1
+MOST_PARTITIONS: Final = 200_000
+LARGEST_QUESTION: Final = 1 << 23
+LARGEST_ANSWER: Final = 1 << 27
+_MOST_OTHERS: Final = 10_000
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_LONGEST_TEXT: Final = 4_096
+_OWN_KINDS: Final = frozenset(
+    {
+        ProblemKind.LOG_DIR_OFFLINE,
+        ProblemKind.CHECKPOINT_ENTRY_MISSING,
+        ProblemKind.STRAY_DIRECTORY,
+        ProblemKind.UNREADABLE,
+        ProblemKind.MALFORMED,
+    }
+)
+
+
+class AgentFormatError(ConnectorError):
+    """A question or an answer that is not as agreed."""
+
+    def __init__(self, field: str, found: str, expected: str) -> None:
+        super().__init__(
+            f"{field} is {found}, expected {expected}",
+            "run the agent and the collector in the same release",
+        )
+        self.field, self.found, self.expected = field, found, expected
+
+
+class Question(NamedTuple):
+    """Which replicas, and whether the ends of their logs are to be read from the segments."""
+
+    partitions: frozenset[TopicPartition]
+    log_ends: bool = True
+
+
+class AgentAnswer(NamedTuple):
+    """What an agent says of its broker's disks. `others` are replicas that were not asked for."""
+
+    broker: int
+    at_ms: int
+    replicas: dict[TopicPartition, DiskReplica]
+    others: tuple[TopicPartition, ...]
+    problems: tuple[Problem, ...]
+
+
+def encode_question(partitions: Collection[TopicPartition], *, log_ends: bool) -> bytes:
+    body = {"version": VERSION, "partitions": _by_topic(partitions), "log_ends": log_ends}
+    return json.dumps(body, separators=(",", ":")).encode("ascii")
+
+
+def decode_question(data: bytes) -> Question:
+    body = _object(data, "question")
+    _version(body)
+    log_ends = body.get("log_ends", True)
+    if not isinstance(log_ends, bool):
+        raise AgentFormatError("log_ends", shown(log_ends), "true or false")
+    return Question(frozenset(_partitions(body.get("partitions"), "partitions")), log_ends)
+
+
+def encode_answer(broker: int, at_ms: int, disk: Disk) -> bytes:
+    body = {
+        "version": VERSION,
+        "broker": broker,
+        "at_ms": at_ms,
+        "replicas": [replica_value(each) for each in disk.replicas.values()],
+        "others": _by_topic(disk.others[:_MOST_OTHERS]),
+        "problems": [problem_value(each) for each in disk.problems],
+    }
+    return json.dumps(body, separators=(",", ":")).encode("ascii")
+
+
+def replica_value(replica: DiskReplica) -> dict[str, Any]:
+    return {
+        "topic": replica.partition.topic,
+        "partition": replica.partition.partition,
+        "log_dir": replica.log_dir,
+        "online": replica.online,
+        "topic_id": replica.topic_id,
+        "log_start_offset": replica.log_start_offset,
+        "high_watermark": replica.high_watermark,
+        "recovery_point": replica.recovery_point,
+        "log_end_offset": replica.log_end_offset,
+        "lineage": None if replica.lineage is None else [list(each) for each in replica.lineage],
+        "read_at_ms": replica.read_at_ms,
+    }
+
+
+def problem_value(problem: Problem) -> dict[str, Any]:
+    return {
+        "place": problem.place,
+        "kind": problem.kind.value,
+        "reason": problem.reason,
+        "remedy": problem.remedy,
+        "topic": problem.topic,
+        "at_once": problem.at_once,
+    }
+
+
+def decode_answer(data: bytes) -> AgentAnswer:
+    body = _object(data, "answer")
+    _version(body)
+    replicas = [_replica(each) for each in _list(body.get("replicas"), "replicas")]
+    return AgentAnswer(
+        _number(body.get("broker"), "broker", bits=32),
+        _number(body.get("at_ms"), "at_ms"),
+        {each.partition: each for each in replicas},
+        tuple(_partitions(body.get("others"), "others")),
+        tuple(_problem(each) for each in _list(body.get("problems"), "problems")),
+    )
+
+
+def _replica(found: object) -> DiskReplica:
+    body = _dict(found, "replica")
+    partition = _partition(body.get("topic"), body.get("partition"))
+    topic_id, lineage = body.get("topic_id"), body.get("lineage")
+    if topic_id is not None:
+        try:
+            topic_id = parse_topic_id(_text(topic_id, "topic_id"), str(partition))
+        except FormatError as error:
+            raise AgentFormatError("topic_id", error.found, error.expected) from None
+    return DiskReplica(
+        partition,
+        _text(body.get("log_dir"), "log_dir"),
+        online=_flag(body.get("online"), "online"),
+        topic_id=topic_id,
+        log_start_offset=_optional(body, "log_start_offset"),
+        high_watermark=_optional(body, "high_watermark"),
+        recovery_point=_optional(body, "recovery_point"),
+        log_end_offset=_optional(body, "log_end_offset"),
+        lineage=None if lineage is None else _lineage(lineage),
+        read_at_ms=_optional(body, "read_at_ms"),
+    )
+
+
+def _lineage(found: object) -> Lineage:
+    entries = []
+    for each in _list(found, "lineage"):
+        pair = _list(each, "lineage entry")
+        if len(pair) != 2:
+            raise AgentFormatError("lineage entry", shown(pair), "an epoch and a start offset")
+        # Any sign: what the file says is judged by the rules, not here.
+        epoch = _number(pair[0], "epoch", bits=32, least=-(1 << 31))
+        entries.append(EpochEntry(epoch, _number(pair[1], "start offset", least=-(1 << 63))))
+    return tuple(entries)
+
+
+def _problem(found: object) -> Problem:
+    body = _dict(found, "problem")
+    kind = next((each for each in _OWN_KINDS if each.value == body.get("kind")), None)
+    if kind is None:
+        expected = ", ".join(sorted(each.value for each in _OWN_KINDS))
+        raise AgentFormatError("kind", shown(body.get("kind")), f"one of {expected}")
+    topic = body.get("topic")
+    return Problem(
+        _text(body.get("place"), "place"),
+        kind,
+        _text(body.get("reason"), "reason"),
+        _text(body.get("remedy"), "remedy"),
+        topic=None if topic is None else _topic(topic),
+        at_once=_flag(body.get("at_once"), "at_once"),
+    )
+
+
+# -- JSON
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _object(data: bytes, what: str) -> dict[str, Any]:
+    try:
+        found = json.loads(data.decode("utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise AgentFormatError(
+            what, f"not JSON ({type(error).__name__})", "a JSON object"
+        ) from None
+    return _dict(found, what)
+
+
+def _version(body: dict[str, Any]) -> None:
+    if body.get("version") != VERSION or body.get("version") is True:
+        raise AgentFormatError("version", shown(body.get("version")), str(VERSION))
+
+
+def _dict(found: object, field: str) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise AgentFormatError(field, shown(found), "a JSON object")
+    return found
+
+
+def _list(found: object, field: str) -> list[Any]:
+    if not isinstance(found, list):
+        raise AgentFormatError(field, shown(found), "a list")
+    return found
+
+
+def _flag(found: object, field: str) -> bool:
+    if not isinstance(found, bool):
+        raise AgentFormatError(field, shown(found), "true or false")
+    return found
+
+
+def _text(found: object, field: str) -> str:
+    """Text that can be written down again: JSON may hold half a character."""
+    if not isinstance(found, str) or len(found) > _LONGEST_TEXT:
+        raise AgentFormatError(field, shown(found), f"a text of up to {_LONGEST_TEXT} characters")
+    return found.encode("utf-8", errors="backslashreplace").decode("utf-8")
+
+
+def _number(found: object, field: str, *, bits: int = 64, least: int = 0) -> int:
+    if type(found) is not int or not least <= found < 1 << (bits - 1):
+        raise AgentFormatError(field, shown(found), f"a whole number of {bits} bits")
+    return found
+
+
+def _optional(body: dict[str, Any], field: str) -> int | None:
+    found = body.get(field)
+    return None if found is None else _number(found, field, least=-1)
+
+
+def _topic(found: object) -> str:
+    if not isinstance(found, str) or not _TOPIC.fullmatch(found):
+        raise AgentFormatError("topic", shown(found), "the name of a topic")
+    return found
+
+
+def _partition(topic: object, number: object) -> TopicPartition:
+    return TopicPartition(_topic(topic), _number(number, "partition", bits=32))
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        found.setdefault(topic, []).append(number)
+    return found
+
+
+def _partitions(found: object, field: str) -> list[TopicPartition]:
+    listed = [
+        _partition(topic, number)
+        for topic, numbers in _dict(found, field).items()
+        for number in _list(numbers, field)
+    ]
+    if len(listed) > MOST_PARTITIONS:
+        raise AgentFormatError(field, f"{len(listed)} partitions", f"up to {MOST_PARTITIONS}")
+    return listed
