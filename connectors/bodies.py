@@ -47,12 +47,13 @@ def rules_body(rules: RuleSet) -> dict[str, Any]:
     }
     for migrating in (False, True):
         body = {**names, "migrating": migrating}
-        if _rules(body) == rules:
+        if rules_of(body) == rules:
             return body
     raise FormatError("rule set", "rules", str(rules), "a rule set made by rules_for")
 
 
-def _rules(body: dict[str, Any]) -> RuleSet:
+def rules_of(body: dict[str, Any]) -> RuleSet:
+    """The rule set a body names."""
     mode = _member(Mode, body["mode"], "rules.mode")
     return rules_for(
         body["version"],
@@ -201,7 +202,7 @@ def partition_observation(
         **common,
         topic=body["topic"],
         partition=body["partition"],
-        rules=_rules(body["rules"]),
+        rules=rules_of(body["rules"]),
         state=_state(body["state"]),
         assignment=_assignment(
             tuple(assigned["replicas"]), tuple(assigned["adding"]), tuple(assigned["removing"])
@@ -263,7 +264,7 @@ def cluster_observation(body: dict[str, Any], common: dict[str, Any]) -> Cluster
     answering = body["answering"]
     return ClusterObservation(
         **common,
-        rules=_rules(body["rules"]),
+        rules=rules_of(body["rules"]),
         controller=body["controller"],
         controller_epoch=body["controller_epoch"],
         controller_epoch_before=body["controller_epoch_before"],

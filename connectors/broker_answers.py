@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tidestaff.consistency.model import BrokerId, TopicPartition
+    from tidestaff.consistency.model import BrokerId, Registration, TopicPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2
+EARLIEST_LOCAL: Final = -4
 
 # Kafka's error codes that mean something to the connector.
 NO_ERROR: Final = 0
@@ -76,11 +77,23 @@ class Software(NamedTuple):
     elr: bool | None = None
 
 
+class Voter(NamedTuple):
+    """A member of the metadata quorum, as its leader knows it. -1 where it knows nothing."""
+
+    node: int
+    log_end_offset: int
+    last_fetch_ms: int = -1
+    last_caught_up_ms: int = -1
+
+
 class Quorum(NamedTuple):
-    """The KRaft controller and its epoch."""
+    """The KRaft controller, its epoch, and how far the voters are; `observers` are brokers."""
 
     leader: BrokerId
     epoch: int
+    high_watermark: int = -1
+    voters: tuple[Voter, ...] = ()
+    observers: tuple[Voter, ...] = ()
 
 
 class Moving(NamedTuple):
@@ -123,6 +136,40 @@ class FetchedState(NamedTuple):
     by_topic_id: bool = False
 
 
+class BatchHeader(NamedTuple):
+    """A batch of a log: its offsets, both inclusive, and its leader epoch (None before 0.11)."""
+
+    first_offset: int
+    last_offset: int
+    leader_epoch: int | None
+
+
+class FetchedBatches(NamedTuple):
+    """Whole batches from a position on; none where they do not fit into the limits."""
+
+    error: int
+    high_watermark: int = -1
+    headers: tuple[BatchHeader, ...] = ()
+
+
+class HeldReplica(NamedTuple):
+    """A replica in a log directory; `future`: it is being moved there from another one."""
+
+    partition: TopicPartition
+    size: int
+    future: bool = False
+
+
+class LogDir(NamedTuple):
+    """A log directory; one that is offline tells of no replicas. Bytes are told from 3.3 on."""
+
+    path: str
+    error: int
+    replicas: tuple[HeldReplica, ...] = ()
+    total_bytes: int | None = None
+    usable_bytes: int | None = None
+
+
 class EpochQuestion(NamedTuple):
     """Where does `epoch` end? Asked under the leader epoch the replica believes in."""
 
@@ -149,20 +196,35 @@ class BrokerReader(Protocol):
     def metadata(self, turn: int) -> ClusterMetadata: ...
     def software(self) -> Software: ...
     def quorum(self) -> Quorum: ...
+    def registered(self) -> Sequence[Registration]: ...
+    def refused_topics(self, topics: Sequence[str]) -> Sequence[str]: ...
     def reassignments(self, controller: BrokerId) -> Mapping[TopicPartition, Moving]: ...
     def eligible(self) -> Mapping[TopicPartition, Eligible]: ...
     def topic_values(self, topics: Sequence[str], keys: Sequence[str]) -> TopicValues: ...
     def broker_values(self, broker: BrokerId, keys: Sequence[str]) -> Mapping[str, str]: ...
     def ping(self, broker: BrokerId) -> None: ...
+    def log_dirs(self, broker: BrokerId) -> Sequence[LogDir]: ...
     def list_offsets(
         self, broker: BrokerId, partitions: Sequence[TopicPartition], timestamp: int
     ) -> Mapping[TopicPartition, ListedOffset]: ...
+    def leading(
+        self, broker: BrokerId, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, bool]: ...
     def fetch(
         self,
         broker: BrokerId,
         positions: Mapping[TopicPartition, int],
         topic_ids: Mapping[str, str | None],
     ) -> Mapping[TopicPartition, FetchedState]: ...
+    def batches(
+        self,
+        broker: BrokerId,
+        positions: Mapping[TopicPartition, int],
+        topic_ids: Mapping[str, str | None],
+        *,
+        whole_bytes: int,
+        partition_bytes: int,
+    ) -> Mapping[TopicPartition, FetchedBatches]: ...
     def epoch_ends(
         self, broker: BrokerId, asked: Sequence[EpochQuestion]
     ) -> Sequence[EpochEnd]: ...

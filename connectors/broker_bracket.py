@@ -15,31 +15,35 @@ if TYPE_CHECKING:
         ListedPartition,
         Moving,
     )
+    from tidestaff.connectors.cluster_view import KnownPartition
     from tidestaff.consistency.model import BrokerId, ReplicaReading, TopicPartition
 
     Targets = dict[BrokerId, list[TopicPartition]]
 
 
 def bracket_of(
-    before: ListedPartition,
-    after: ListedPartition | None,
+    before: KnownPartition,
+    after: KnownPartition | None,
     first: ReplicaReading | None,
     again: ReplicaReading | None,
-    *,
-    agreed: bool = True,
 ) -> Bracket:
     """Coherent: nothing of the metadata changed, and the leader, where it answered, was in that
-    epoch both times. `agreed`: the other answers on its state were about this very state."""
-    if before != after or not agreed:
+    epoch both times.
+
+    Before 2.1 a replica does not name its epoch. There a leader that says it leads under a state
+    that was the same a round ago has heard of it.
+    """
+    if after is None or before.version != after.version or not before.agreed:
         return Bracket.STRADDLED
-    if before.leader < 0:
+    if before.state.leader < 0:
         return Bracket.COHERENT
     if (first is None) != (again is None):
         return Bracket.STRADDLED
     for reading in (first, again):
         if reading is None:
             continue
-        if not reading.leads or reading.leader_epoch != before.leader_epoch:
+        vouched = reading.leader_epoch is None and before.settled
+        if not reading.leads or not (vouched or reading.leader_epoch == before.state.leader_epoch):
             return Bracket.STRADDLED
     return Bracket.COHERENT
 
@@ -78,14 +82,14 @@ def registrations_of(metadata: ClusterMetadata) -> tuple[Registration, ...]:
 
 
 def targets_of(
-    partitions: Mapping[TopicPartition, ListedPartition],
+    partitions: Mapping[TopicPartition, KnownPartition],
 ) -> tuple[Targets, Targets]:
     """What to ask of each broker as a leader, and as a follower."""
     leaders: Targets = {}
     followers: Targets = {}
     for partition, known in partitions.items():
-        for broker in known.replicas:
-            group = leaders if broker == known.leader else followers
+        for broker in known.assignment.replicas:
+            group = leaders if broker == known.state.leader else followers
             group.setdefault(broker, []).append(partition)
     return leaders, followers
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidestaff.connectors.broker_answers import KAFKA_STORAGE_ERROR, error_name
 from tidestaff.connectors.errors import (
@@ -16,8 +16,12 @@ from tidestaff.consistency.model import HealthObservation, ProblemKind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from tidestaff.connectors.broker_answers import Quorum
     from tidestaff.connectors.broker_reading import Told
     from tidestaff.consistency.model import BrokerId
+
+VOTER_SILENT_MS: Final = 10_000
+"""Five times controller.quorum.fetch.timeout.ms: whoever is up has fetched since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,16 @@ class HealthBook:
     def __init__(self, cluster: str, source: str, missed_rounds: int) -> None:
         self._cluster, self._source, self._missed_rounds = cluster, source, missed_rounds
         self._kept: dict[str, _Kept] = {}
+
+    def resume(self, told: Iterable[HealthObservation]) -> None:
+        """Go on after a restart: what was told in the last round before it may be over by now."""
+        for each in told:
+            if each.problem is not ProblemKind.OK:
+                problem = Problem(
+                    *(each.place, each.problem, each.reason, each.remedy, each.broker, each.topic)
+                )
+                since_ms = each.observed_at_ms if each.since_ms is None else each.since_ms
+                self._kept[each.place] = _Kept(problem, since_ms, self._missed_rounds, told=True)
 
     def close_round(
         self, problems: Iterable[Problem], at_ms: int, number: int, *, blind: bool = False
@@ -101,6 +115,25 @@ def problem_of(place: str, error: ConnectorError, kind: ProblemKind) -> Problem:
 
 def broker_problem(broker: BrokerId, error: ConnectorError) -> Problem:
     return replace(problem_of(f"broker {broker}", error, ProblemKind.SILENT), broker=broker)
+
+
+def voter_problems(quorum: Quorum) -> Iterator[Problem]:
+    """Voters that have not fetched the metadata log for long, by the clock of the quorum's leader.
+    Before 3.3 it does not tell when they did."""
+    (now_ms,) = [v.last_caught_up_ms for v in quorum.voters if v.node == quorum.leader] or (-1,)
+    for voter in quorum.voters:
+        silent_ms = now_ms - voter.last_fetch_ms
+        if voter.node == quorum.leader or now_ms < 0 or voter.last_fetch_ms < 0:
+            continue
+        if silent_ms > VOTER_SILENT_MS:
+            behind = max(0, quorum.high_watermark - voter.log_end_offset)
+            yield Problem(
+                f"controller {voter.node}",
+                ProblemKind.SILENT,
+                f"controller {voter.node} has not fetched from the leader of the quorum for "
+                f"{silent_ms // 1_000} s and is {behind} records behind",
+                f"see that controller {voter.node} is up and reaches controller {quorum.leader}",
+            )
 
 
 def replica_problems(broker: BrokerId, told: Told) -> Iterator[Problem]:

@@ -115,6 +115,10 @@ class Lineages:
         held = self._known.get(partition)
         return held[1] if held is not None and held[0] == office else None
 
+    def latest(self, partition: TopicPartition) -> Lineage:
+        """Of whoever led last; where a follower's epochs are looked for first."""
+        return self._known[partition][1] if partition in self._known else ()
+
     def keep(
         self,
         partition: TopicPartition,

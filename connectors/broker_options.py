@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tidestaff.connectors.client_properties import client_options, load_properties
 from tidestaff.connectors.errors import OptionError
 from tidestaff.consistency.versions import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_JAAS: Final = re.compile(r"(username|password)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s;]+))")
-_PEM: Final = "PEM"
-_JAVA_NAMES: Final = {
-    "ssl.truststore.location": "ssl_cafile",
-    "ssl.keystore.location": "ssl_certfile",
-    "ssl.key.password": "ssl_password",
-    "ssl.keystore.key": "ssl_keyfile",
-    "sasl.username": "sasl_plain_username",
-    "sasl.password": "sasl_plain_password",
-    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
-}
-_FLAGS: Final = {"true": True, "false": False}
+_MAY_BE_NOUGHT: Final = ("jitter_ms", "header_fetches", "burst_rounds")
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerOptions:
-    """How a cluster is read. Times are in ms; `properties` may hold secrets and are not shown."""
+    """How a cluster is read. Times are in ms; `properties` may hold secrets and are not shown.
+
+    `header_fetches` are requests for batch headers to one broker in a round, for the lineages of
+    followers. After a leader epoch has changed, `burst_rounds` more samples are taken of at most
+    `burst_partitions` partitions.
+    """
 
     bootstrap_servers: str
     version: str | None = None
@@ -45,6 +41,11 @@ class BrokerOptions:
     missed_rounds: int = 3
     backoff_ms: int = 1_000
     backoff_max_ms: int = 30_000
+    header_fetches: int = 8
+    log_dirs_refresh_ms: int = 60_000
+    burst_rounds: int = 2
+    burst_interval_ms: int = 500
+    burst_partitions: int = 500
     properties: Mapping[str, object] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -64,65 +65,39 @@ class BrokerOptions:
 
 
 def options_of(options: Mapping[str, object], secrets: Mapping[str, str]) -> BrokerOptions:
-    """From a source's options and secrets; a name with a dot is a property of the client."""
+    """From a source's options and secrets; a name with a dot is a property of the client.
+
+    `command_config` names a file of such properties; what is said beside it has the last word.
+    """
     own = {each.name: each for each in fields(BrokerOptions) if each.name != "properties"}
     taken: dict[str, object] = {}
-    properties: dict[str, object] = {}
-    for name, value in {**options, **secrets}.items():
+    said: dict[str, object] = {}
+    given = {**options, **secrets}
+    path = given.pop("command_config", None)
+    for name, value in given.items():
         if "." in name:
-            properties[name] = value
+            said[name] = value
         elif name in own:
             taken[name] = _checked(name, value, own[name].type == "int")
         else:
-            raise OptionError(
-                name, "is not known", f"take one of {', '.join(own)}, or a client property"
-            )
+            known = ", ".join((*own, "command_config"))
+            raise OptionError(name, "is not known", f"take one of {known}, or a client property")
     if not taken.get("bootstrap_servers"):
         raise OptionError("bootstrap_servers", "is missing", "name host:port of some brokers")
-    return BrokerOptions(properties=client_properties(properties), **taken)  # type: ignore[arg-type]
+    properties = client_options(said) if path is None else _with_file(Path(str(path)), said)
+    if "request_timeout_ms" in properties:
+        taken.setdefault("timeout_ms", properties["request_timeout_ms"])
+    return BrokerOptions(properties=properties, **taken)  # type: ignore[arg-type]
+
+
+def _with_file(path: Path, said: Mapping[str, object]) -> dict[str, object]:
+    return client_options({**load_properties(path), **said}, str(path))
 
 
 def _checked(name: str, value: object, is_number: bool) -> object:
     if not is_number:
         return str(value)
-    least = 0 if name == "jitter_ms" else 1
+    least = 0 if name in _MAY_BE_NOUGHT else 1
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise OptionError(name, "is no whole number", f"give {least} or more")
     return value
-
-
-def client_properties(given: Mapping[str, object]) -> dict[str, object]:
-    """Properties as they stand in a client's file, by the names the client library has for them.
-
-    Stores are PEM files. Of `sasl.jaas.config` the user name and the password are taken.
-    """
-    found: dict[str, object] = {}
-    for name, value in given.items():
-        if name == "sasl.jaas.config":
-            found |= _jaas(str(value))
-        elif name in ("ssl.truststore.type", "ssl.keystore.type"):
-            if str(value).upper() != _PEM:
-                raise OptionError(name, "is not PEM", "give the store as a PEM file, type PEM")
-        elif name == "ssl.endpoint.identification.algorithm":
-            found["ssl_check_hostname"] = bool(value)
-        else:
-            plain = _JAVA_NAMES.get(name, name.replace(".", "_"))
-            found[plain] = _plain(value)
-    return found
-
-
-def _plain(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    return _FLAGS.get(value.lower(), value)
-
-
-def _jaas(text: str) -> dict[str, object]:
-    found = {name: a or b or c for name, a, b, c in _JAAS.findall(text)}
-    if set(found) != {"username", "password"}:
-        raise OptionError(
-            "sasl.jaas.config",
-            "has no username and password",
-            "give both, or sasl.username and sasl.password",
-        )
-    return {f"sasl_plain_{name}": value for name, value in found.items()}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidestaff.connectors.broker_answers import (
     EARLIEST,
+    EARLIEST_LOCAL,
     KAFKA_STORAGE_ERROR,
     LATEST,
     NO_ERROR,
@@ -21,14 +22,16 @@ from tidestaff.connectors.broker_answers import (
     FetchedState,
     ListedOffset,
 )
+from tidestaff.connectors.broker_headers import FollowerLog
 from tidestaff.connectors.broker_lineage import Leading, from_log_start, walk
-from tidestaff.connectors.errors import UnsupportedRequestError
+from tidestaff.connectors.errors import ConnectorError, UnsupportedRequestError
 from tidestaff.consistency.model import LineageSource, ReplicaReading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tidestaff.connectors.broker_answers import BrokerReader
+    from tidestaff.connectors.broker_following import FollowerLineages
     from tidestaff.connectors.broker_lineage import Lineages
     from tidestaff.consistency.model import BrokerId, Lineage, TopicPartition
 
@@ -49,10 +52,12 @@ class _Parts(NamedTuple):
     positions: Mapping[TopicPartition, ListedOffset]
     fetched: Mapping[TopicPartition, FetchedState]
     ends: Mapping[TopicPartition, ListedOffset]
+    local_starts: Mapping[TopicPartition, ListedOffset]
 
 
 class ReplicaReader:
-    """Reads replicas of a broker, at most `at_once` in one request."""
+    """Reads replicas of a broker, at most `at_once` in one request. `tiered` topics have the older
+    part of their logs elsewhere."""
 
     def __init__(
         self,
@@ -61,9 +66,11 @@ class ReplicaReader:
         now_ms: Callable[[], int],
         *,
         at_once: int,
+        followers: FollowerLineages | None = None,
+        tiered: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._reader, self._lineages, self._now_ms = reader, lineages, now_ms
-        self._at_once = at_once
+        self._at_once, self._followers, self._tiered = at_once, followers, tiered
 
     def read(
         self,
@@ -96,7 +103,30 @@ class ReplicaReader:
                     told.readings[partition] = ReplicaReading(
                         broker, log_dir_online=False, read_at_ms=self._now_ms()
                     )
+        self._follow(broker, told, topic_ids)
         return told
+
+    def _follow(self, broker: BrokerId, told: Told, topic_ids: Mapping[str, str | None]) -> None:
+        """Lineages of those that do not lead, from their batches. Those of a tiered log would have
+        to be fetched from where its older part is, so they are left alone."""
+        if self._followers is None:
+            return
+        logs = {
+            partition: log
+            for partition, reading in told.readings.items()
+            if reading.leads is False
+            and not self._tiered(partition.topic)
+            and (log := _follower_log(reading, topic_ids.get(partition.topic))) is not None
+        }
+        hints = {partition: self._lineages.latest(partition) for partition in logs}
+        try:
+            found = self._followers.of_broker(broker, logs, hints, topic_ids)
+        except ConnectorError:
+            return  # what was read already counts; the next question tells whether it is away
+        for partition, lineage in found.items():
+            told.readings[partition] = told.readings[partition]._replace(
+                lineage=lineage, lineage_source=LineageSource.BATCH_HEADERS
+            )
 
     def _ask(
         self,
@@ -105,12 +135,21 @@ class ReplicaReader:
         topic_ids: Mapping[str, str | None],
     ) -> _Parts:
         starts = self._reader.list_offsets(broker, partitions, EARLIEST)
+        local_starts = self._local_starts(broker, partitions)
         positions = self._reader.list_offsets(broker, partitions, LATEST)
         at = {p: each.offset for p, each in positions.items() if each.error == NO_ERROR}
         fetched = self._reader.fetch(broker, at, topic_ids) if at else {}
-        return _Parts(
-            starts, positions, fetched, self._reader.list_offsets(broker, partitions, LATEST)
-        )
+        ends = self._reader.list_offsets(broker, partitions, LATEST)
+        return _Parts(starts, positions, fetched, ends, local_starts)
+
+    def _local_starts(
+        self, broker: BrokerId, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, ListedOffset]:
+        tiered = [partition for partition in partitions if self._tiered(partition.topic)]
+        try:
+            return self._reader.list_offsets(broker, tiered, EARLIEST_LOCAL) if tiered else {}
+        except UnsupportedRequestError:
+            return {}
 
     def _reading(
         self,
@@ -120,23 +159,23 @@ class ReplicaReader:
         leads: bool | None,
         topic_ids: Mapping[str, str | None],
     ) -> ReplicaReading:
-        start, end = parts.starts.get(partition), parts.ends[partition]
+        start, end = _offset(parts.starts.get(partition)), parts.ends[partition]
         fetched = parts.fetched.get(partition)
         # A log that was cut under a new leader between the two has a HW of the old epoch.
-        same_epoch = parts.positions[partition].leader_epoch == end.leader_epoch
+        position = parts.positions[partition]
+        same_epoch = position.leader_epoch == end.leader_epoch and position.offset <= end.offset
         watermark = None
         if fetched is not None and fetched.error == NO_ERROR and same_epoch:
             watermark = fetched.high_watermark if fetched.high_watermark >= 0 else None
         by_id = fetched is not None and fetched.error == NO_ERROR and fetched.by_topic_id
         return ReplicaReading(
             broker,
-            log_start_offset=start.offset
-            if start is not None and start.error == NO_ERROR
-            else None,
+            log_start_offset=start,
             high_watermark=watermark,
             log_end_offset=end.offset,
             leader_epoch=end.leader_epoch,
             leads=leads,
+            local_log_start_offset=_offset(parts.local_starts.get(partition)),
             topic_id=topic_ids.get(partition.topic) if by_id else None,
             read_at_ms=self._now_ms(),
         )
@@ -162,6 +201,14 @@ class ReplicaReader:
                 newest[question.partition] = answer.epoch
             elif answer.error == NOT_LEADER_OR_FOLLOWER:
                 leads[question.partition] = False
+        # Before 2.1 a replica does not name its epoch, but it knows whether it leads.
+        silent = [
+            partition
+            for partition, each in ends.items()
+            if each.error == NO_ERROR and each.leader_epoch is None
+        ]
+        if silent:
+            leads |= self._reader.leading(broker, silent)
         return leads, newest
 
     def _lineages_of(
@@ -198,6 +245,19 @@ class ReplicaReader:
         except UnsupportedRequestError:
             # Before 0.11 there are no epochs to ask for.
             return [EpochEnd(UNSUPPORTED_VERSION) for _ in asked]
+
+
+def _offset(answer: ListedOffset | None) -> int | None:
+    told = answer is not None and answer.error == NO_ERROR and answer.offset >= 0
+    return answer.offset if told and answer is not None else None
+
+
+def _follower_log(reading: ReplicaReading, topic_id: str | None) -> FollowerLog | None:
+    start, watermark = reading.log_start_offset, reading.high_watermark
+    end, epoch = reading.log_end_offset, reading.leader_epoch
+    if start is None or watermark is None or end is None or epoch is None:
+        return None
+    return FollowerLog(start, watermark, end, epoch, topic_id)
 
 
 def _error(parts: _Parts, partition: TopicPartition) -> int:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
+from tidestaff.connectors.broker_answers import Software, TopicValues
 from tidestaff.connectors.broker_health import Problem
-from tidestaff.connectors.errors import ConnectorError, NotAuthorizedError
-from tidestaff.consistency.model import PartitionSettings, ProblemKind
+from tidestaff.connectors.errors import (
+    ConnectorError,
+    NotAuthorizedError,
+    UnsupportedRequestError,
+)
+from tidestaff.consistency.model import NO_LEADER, PartitionSettings, ProblemKind
 from tidestaff.consistency.versions import KafkaVersion, Mode, ProtocolVersion, rules_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from tidestaff.connectors.broker_answers import BrokerReader, Software
     from tidestaff.connectors.broker_options import BrokerOptions
+    from tidestaff.connectors.cluster_view import ChangedValues
     from tidestaff.consistency.model import BrokerId
     from tidestaff.consistency.versions import RuleSet
 
@@ -45,11 +50,29 @@ METADATA_LEVELS: Final = (
 )
 
 
-class ClusterSettings:
-    """What hardly changes: the rule set, brokers' settings, topics' settings."""
+class SettingsReader(Protocol):
+    """The questions on settings and version; part of BrokerReader."""
 
-    def __init__(self, reader: BrokerReader, options: BrokerOptions) -> None:
-        self._reader, self._options = reader, options
+    def software(self) -> Software: ...
+    def topic_values(self, topics: Sequence[str], keys: Sequence[str]) -> TopicValues: ...
+    def broker_values(self, broker: BrokerId, keys: Sequence[str]) -> Mapping[str, str]: ...
+
+
+class ClusterSettings:
+    """What hardly changes: the rule set, brokers' settings, topics' settings.
+
+    Of one setting counts, first to last: what the metadata source says was changed for the topic,
+    then for brokers; what brokers answer (0.11+); what was `given`; the default of the version.
+    """
+
+    def __init__(
+        self,
+        reader: SettingsReader,
+        options: BrokerOptions,
+        given: Mapping[str, str] | None = None,
+    ) -> None:
+        self._reader, self._options, self._given = reader, options, given or {}
+        self._changed: ChangedValues | None = None
         self._due_ms: int | None = None
         self._rules: RuleSet | None = None
         self._brokers: dict[BrokerId, Mapping[str, str]] = {}
@@ -69,46 +92,85 @@ class ClusterSettings:
 
     @property
     def session_timeout_ms(self) -> int:
-        return broker_settings(list(self._brokers.values()), self.rules).session_timeout_ms
+        return self._shared().session_timeout_ms
 
-    def refresh(self, brokers: Collection[BrokerId], topics: Collection[str], now_ms: int) -> bool:
+    def refresh(
+        self,
+        brokers: Collection[BrokerId],
+        topics: Collection[str],
+        now_ms: int,
+        changed: ChangedValues | None = None,
+    ) -> bool:
         """Ask for what is due or new; whether everything was asked anew."""
-        due = self._due_ms is None or now_ms >= self._due_ms
+        due = self._due_ms is None or now_ms >= self._due_ms or changed != self._changed
+        self._changed = changed
         software = self._software() if due else None
         if software is None:
             due = False
         else:
             self._problems.clear()
             self._ask_brokers(brokers)
-            self._rules = rules_of(software, self._options, list(self._brokers.values()))
+            self._rules = rules_of(software, self._options, self._effective_brokers())
             self._due_ms = now_ms + self._options.settings_refresh_ms
         wanted = sorted(topics if due else set(topics) - self._topics.keys())
         if wanted:
             self._ask_topics(wanted)
         if due or wanted:
-            shared = broker_settings(list(self._brokers.values()), self.rules)
+            shared, otherwise = self._shared(), self._topic_defaults()
+            overrides = self._changed.topics if self._changed is not None else {}
             self._made = {
-                topic: topic_settings(self._topics.get(topic, {}), shared, self.rules)
+                topic: topic_settings(
+                    {**otherwise, **self._topics.get(topic, {}), **overrides.get(topic, {})},
+                    shared,
+                    self.rules,
+                )
                 for topic in topics
             }
         return due
+
+    def _shared(self) -> PartitionSettings:
+        return broker_settings(self._effective_brokers(), self.rules)
+
+    def _effective_brokers(self) -> list[Mapping[str, str]]:
+        changed = self._changed.brokers if self._changed is not None else {}
+        for_all = changed.get(None, {})
+        return [
+            {**self._given, **told, **for_all, **changed.get(broker, {})}
+            for broker, told in (self._brokers or {NO_LEADER: {}}).items()
+        ]
+
+    def _topic_defaults(self) -> dict[str, str]:
+        """Of topics that say nothing themselves, as far as brokers cannot be asked for it."""
+        for_all = self._changed.brokers.get(None, {}) if self._changed is not None else {}
+        values = {**self._given, **for_all}
+        return {
+            key: values[name]
+            for key in TOPIC_KEYS
+            if (name := f"log.{key}" if key == "cleanup.policy" else key) in values
+        }
 
     def _software(self) -> Software | None:
         """None if it is not told now, and was told before: then the next round asks again."""
         try:
             return self._reader.software()
         except ConnectorError:
-            if self._rules is None:
-                raise
-            return None
+            if self._rules is not None:
+                return None
+            if self._options.version is not None and self._changed is not None:
+                # ZooKeeper tells the rest of what must be known.
+                return Software(self._options.version, kraft=False)
+            raise
 
     def of(self, topic: str) -> PartitionSettings:
         return self._made[topic]
 
     def _ask_brokers(self, brokers: Collection[BrokerId]) -> None:
         for broker in sorted(brokers):
+            self._brokers.setdefault(broker, {})
             try:
                 self._brokers[broker] = self._reader.broker_values(broker, BROKER_KEYS)
+            except UnsupportedRequestError:
+                return  # before 0.11 nobody can be asked
             except NotAuthorizedError as error:
                 self._note("settings of brokers", error)
                 return
@@ -119,6 +181,8 @@ class ClusterSettings:
     def _ask_topics(self, topics: Sequence[str]) -> None:
         try:
             found = self._reader.topic_values(topics, TOPIC_KEYS)
+        except UnsupportedRequestError:
+            found = TopicValues({topic: {} for topic in topics})
         except ConnectorError as error:
             self._note("settings of topics", error)
             return

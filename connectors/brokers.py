@@ -1,61 +1,57 @@
-"""Rounds of observations of a live cluster, from its brokers alone.
+"""Rounds of observations of a live cluster: metadata from its source, replicas from the brokers.
 
 A round reads the metadata, then leaders, then followers, then leaders again, then the metadata
-again: a bracketed sample. Metadata comes from a broker's cache, so it is not authoritative and has
-no partition epoch. Nothing is ever written to the cluster.
+again: a bracketed sample. Nothing is ever written to the cluster.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from tidestaff.connectors.broker_bracket import (
-    agrees,
-    assignment_of,
-    bracket_of,
-    imbalance_of,
-    registrations_of,
-    state_of,
-    targets_of,
-)
+from tidestaff.connectors.broker_bracket import bracket_of, targets_of
+from tidestaff.connectors.broker_following import FollowerLineages
 from tidestaff.connectors.broker_health import (
     HealthBook,
-    Problem,
     broker_problem,
     problem_of,
     replica_problems,
 )
 from tidestaff.connectors.broker_lineage import Lineages
+from tidestaff.connectors.broker_log_dirs import LogDirectories
+from tidestaff.connectors.broker_metadata import BrokerMetadata
 from tidestaff.connectors.broker_reading import ReplicaReader, Told
 from tidestaff.connectors.broker_settings import ClusterSettings
+from tidestaff.connectors.bursting import EpochChanges
 from tidestaff.connectors.errors import BrokerSilentError, ConnectorError
+from tidestaff.connectors.observing import cluster_observation, partition_observation
 from tidestaff.connectors.pacing import Rest
-from tidestaff.consistency.model import (
-    LEADER_DURING_DELETION,
-    NO_LEADER,
-    Bracket,
-    BrokerId,
-    ClusterObservation,
-    PartitionObservation,
-    ProblemKind,
-)
-from tidestaff.consistency.versions import Mode
+from tidestaff.consistency.model import Bracket, BrokerId, ProblemKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tidestaff.connectors.broker_answers import (
-        BrokerReader,
-        ClusterMetadata,
-        Eligible,
-        ListedPartition,
-        Moving,
-    )
+    from tidestaff.connectors.agent_client import Agents
+    from tidestaff.connectors.broker_answers import BrokerReader
     from tidestaff.connectors.broker_options import BrokerOptions
-    from tidestaff.consistency.model import Observation, ReplicaReading, TopicPartition
+    from tidestaff.connectors.cluster_view import (
+        ChangedValues,
+        ClusterView,
+        MetadataSource,
+        Problems,
+    )
+    from tidestaff.consistency.model import (
+        ClusterObservation,
+        HealthObservation,
+        Observation,
+        PartitionObservation,
+        Registration,
+        ReplicaReading,
+        TopicPartition,
+    )
+    from tidestaff.consistency.versions import RuleSet
 
     Readings = dict[TopicPartition, dict[BrokerId, ReplicaReading]]
     Targets = dict[BrokerId, list[TopicPartition]]
@@ -63,22 +59,11 @@ if TYPE_CHECKING:
 Answer = tuple[BrokerId, Told | ConnectorError]
 Each = Callable[[Callable[[BrokerId], Answer], Sequence[BrokerId]], Iterable[Answer]]
 
-T = TypeVar("T")
-
-SOURCE: Final = "brokers"
-
-
-class _Controller(NamedTuple):
-    """Who is controller, in which epoch; None where it is not told."""
-
-    broker: BrokerId | None = None
-    epoch: int | None = None
-
 
 class _Notes(NamedTuple):
     """Who answered in this round, who failed, and what could not be read."""
 
-    problems: dict[str, Problem]
+    problems: Problems
     failed: dict[BrokerId, ConnectorError]
     answering: set[BrokerId]
 
@@ -87,20 +72,15 @@ class _Sight(NamedTuple):
     """All that one round has read."""
 
     began: int
-    metadata: ClusterMetadata
-    wanted: Mapping[TopicPartition, ListedPartition]
-    after: ClusterMetadata | None
+    view: ClusterView
+    after: ClusterView | None
     readings: Readings
     again: Readings
-    moving: Mapping[TopicPartition, Moving]
-    eligible: Mapping[TopicPartition, Eligible]
-    controller: _Controller
-    controller_before: _Controller
 
 
 class BrokerConnector:
-    """One cluster through the brokers' own protocol. `each` asks several brokers, at once or in
-    turn; `sleep` takes seconds."""
+    """One cluster, its replicas through the brokers' own protocol. `each` asks several brokers, at
+    once or in turn; `sleep` takes seconds. `given` are settings nobody can be asked for."""
 
     def __init__(
         self,
@@ -112,20 +92,32 @@ class BrokerConnector:
         sleep: Callable[[float], None] = time.sleep,
         each: Each = map,
         seed: int | None = None,
+        metadata: MetadataSource | None = None,
+        given: Mapping[str, str] | None = None,
+        agents: Agents | None = None,
     ) -> None:
         self._reader, self._cluster, self._options = reader, cluster, options
         self._now_ms, self._sleep, self._each = now_ms, sleep, each
         self._chance = random.Random(seed)  # noqa: S311 - spreads load, keeps no secret
-        self._settings = ClusterSettings(reader, options)
+        self._metadata = metadata or BrokerMetadata(reader, options)
+        self._settings = ClusterSettings(reader, options, given or {})
+        self._agents = agents
         self._lineages = Lineages()
+        self._followers = FollowerLineages(reader, options.header_fetches)
         self._replicas = ReplicaReader(
-            reader, self._lineages, now_ms, at_once=options.partitions_per_request
+            reader,
+            self._lineages,
+            now_ms,
+            at_once=options.partitions_per_request,
+            followers=self._followers,
+            tiered=lambda topic: self._settings.of(topic).remote_storage,
         )
-        self._health = HealthBook(cluster, SOURCE, options.missed_rounds)
+        self._log_dirs = LogDirectories(reader, options)
+        self._epochs = EpochChanges(options.burst_partitions)
+        self._health = HealthBook(cluster, self._metadata.name, options.missed_rounds)
         self._rest: Rest[BrokerId] = Rest(options.backoff_ms, options.backoff_max_ms, self._chance)
         self._silent: dict[BrokerId, ConnectorError] = {}
-        self._listed: frozenset[BrokerId] = frozenset()
-        self._moving: Mapping[TopicPartition, Moving] = {}
+        self._listed: frozenset[Registration] = frozenset()
         self.rounds = 0
 
     def round(self) -> list[Observation]:
@@ -134,102 +126,78 @@ class BrokerConnector:
         if self._options.jitter_ms:
             self._sleep(self._chance.uniform(0, self._options.jitter_ms) / 1_000)
         began = self._now_ms()
+        notes = _Notes({}, {}, set())
         try:
-            metadata = self._reader.metadata(self.rounds)
-            self._refresh(metadata, began)
+            view = self._metadata.before(self.rounds, self._refresh, notes.problems)
         except ConnectorError as error:
             problem = problem_of("cluster", error, ProblemKind.SILENT)
             return [*self._health.close_round([problem], began, self.rounds, blind=True)]
-        notes = _Notes({each.place: each for each in self._settings.problems}, {}, set())
-        sight = self._sight(began, metadata, notes)
-        seen: list[Observation] = [self._cluster_observation(sight, notes.answering)]
+        for problem in self._settings.problems:
+            notes.problems[problem.place] = problem
+        sight = self._sight(began, view, notes)
+        seen: list[Observation] = [self._cluster_observation(sight, notes)]
         seen += self._observations(sight)
-        return seen + self._health.close_round(notes.problems.values(), began, self.rounds)
+        told = self._health.close_round(notes.problems.values(), began, self.rounds)
+        return [*seen, *self._burst(sight, notes), *told]
 
-    def _refresh(self, metadata: ClusterMetadata, now_ms: int) -> None:
-        topics = {p.topic for p in metadata.partitions if self._options.wants(p.topic)}
-        if self._settings.refresh(metadata.brokers, topics, now_ms):
-            self._lineages.forget()
-
-    def _sight(self, began: int, metadata: ClusterMetadata, notes: _Notes) -> _Sight:
-        wanted = {p: known for p, known in metadata.partitions.items() if self._wants(p)}
-        self._come_back(metadata)
-        controller_before = self._controller(metadata, notes.problems)
-        moving = self._reassignments(metadata, notes)
-        eligible = (
-            self._optional("eligible leader replicas", self._reader.eligible, notes.problems)
-            if self._settings.rules.elr
-            else None
-        )
-        leaders, followers = targets_of(wanted)
-        readings: Readings = {partition: {} for partition in wanted}
-        again: Readings = {partition: {} for partition in wanted}
-        for targets, into in ((leaders, readings), (followers, readings), (leaders, again)):
-            self._read(targets, into, metadata, notes)
-        self._ping(metadata, notes)
-        after = self._metadata_again()
-        assigned = {broker for known in wanted.values() for broker in known.replicas}
-        self._tell_silent(metadata, assigned, notes)
-        return _Sight(
-            began,
-            metadata,
-            wanted,
-            after,
-            readings,
-            again,
-            moving,
-            eligible or {},
-            self._controller(after or metadata, notes.problems),
-            controller_before,
-        )
-
-    def _wants(self, partition: TopicPartition) -> bool:
-        return self._options.wants(partition.topic)
-
-    def _metadata_again(self) -> ClusterMetadata | None:
-        try:
-            return self._reader.metadata(self.rounds)
-        except ConnectorError:
-            return None
-
-    def _controller(self, metadata: ClusterMetadata, problems: dict[str, Problem]) -> _Controller:
-        """In KRaft mode brokers' metadata names any of them, so the quorum is asked."""
-        if self._settings.rules.mode is Mode.ZOOKEEPER:
-            return _Controller(metadata.controller)
-        if _controller_is_away(problems):
-            return _Controller()
-        quorum = self._optional("quorum", self._reader.quorum, problems)
-        return _Controller() if quorum is None else _Controller(quorum.leader, quorum.epoch)
-
-    def _reassignments(
-        self, metadata: ClusterMetadata, notes: _Notes
-    ) -> Mapping[TopicPartition, Moving]:
-        """In ZooKeeper mode the controller knows them, in KRaft mode any broker passes it on. While
-        they cannot be read, those known before count where the replicas are still the same."""
-        kraft = self._settings.rules.mode is Mode.KRAFT
-        found = None
-        if not _controller_is_away(notes.problems):
-            found = self._optional(
-                "reassignments",
-                lambda: self._reader.reassignments(NO_LEADER if kraft else metadata.controller),
-                notes.problems,
+    def _burst(self, sight: _Sight, notes: _Notes) -> Iterator[PartitionObservation]:
+        """A few more samples of partitions that have a new leader, at short distance. Brokers that
+        failed in this round are left out, and nothing new is said of anybody's health."""
+        moved = self._epochs.moved(sight.view.partitions)
+        # A broker that does not name its epoch cannot show so soon that it has heard of it.
+        told = {p for p in moved if _names_epoch(sight.readings[p].values())}
+        for _ in range(self._options.burst_rounds if told else 0):
+            self._sleep(self._options.burst_interval_ms / 1_000)
+            # Whoever was silent in this round is not asked again, the controller neither.
+            began, aside = self._now_ms(), _Notes(dict(notes.problems), dict(notes.failed), set())
+            try:
+                # From the same broker as before: the cache of another one may lag behind it.
+                view = self._metadata.before(self.rounds, self._refresh, aside.problems)
+            except ConnectorError:
+                return
+            known = {p: found for p, found in view.partitions.items() if p in told}
+            yield from self._observations(
+                self._sampled(began, view._replace(partitions=known), aside)
             )
-        if found is None:
-            known = metadata.partitions
-            found = {
-                partition: moving
-                for partition, moving in self._moving.items()
-                if partition in known and agrees(known[partition], moving, None)
-            }
-        self._moving = found
+            if self._now_ms() - began > self._options.timeout_ms:
+                return  # the next round is due, and somebody is slow
+
+    def _refresh(
+        self,
+        brokers: Collection[BrokerId],
+        topics: Collection[str],
+        changed: ChangedValues | None,
+    ) -> RuleSet:
+        if self._settings.refresh(brokers, topics, self._now_ms(), changed):
+            self._lineages.forget()
+            self._followers.forget()
+        return self._settings.rules
+
+    def _sight(self, began: int, view: ClusterView, notes: _Notes) -> _Sight:
+        self._come_back(view)
+        if self._agents is not None:
+            self._agents.begin_round(
+                {p: known.assignment.replicas for p, known in view.partitions.items()}
+            )
+        found = self._sampled(began, view, notes)
+        if self._agents is not None:
+            notes.problems.update(self._agents.problems)
+        self._ping(view, notes)
+        shown = {partition.topic for partition in view.partitions}
+        self._log_dirs.refresh(notes.answering, shown, self._now_ms())
+        notes.problems.update(self._log_dirs.problems)
+        self._tell_silent(view, notes)
         return found
 
-    def _optional(self, place: str, ask: Callable[[], T], problems: dict[str, Problem]) -> T | None:
-        try:
-            return ask()
-        except ConnectorError as error:
-            problems[place] = problem_of(place, error, ProblemKind.UNREADABLE)
-            return None
+    def _sampled(self, began: int, view: ClusterView, notes: _Notes) -> _Sight:
+        """Leaders, followers, leaders again, and the metadata again."""
+        leaders, followers = targets_of(view.partitions)
+        readings: Readings = {partition: {} for partition in view.partitions}
+        again: Readings = {partition: {} for partition in view.partitions}
+        for targets, into in ((leaders, readings), (followers, readings), (leaders, again)):
+            self._read(targets, into, view, notes)
+        after = self._metadata.after(self.rounds, notes.problems)
+        return _Sight(began, view, after, readings, again)
 
     # -- replicas
 
@@ -237,23 +205,24 @@ class BrokerConnector:
         self,
         targets: Targets,
         into: Readings,
-        metadata: ClusterMetadata,
+        view: ClusterView,
         notes: _Notes,
     ) -> None:
         """Every broker that may be asked, all of its partitions; who fails is out for the round."""
-        ids = {p.topic: known.topic_id for p, known in metadata.partitions.items()}
-        now_ms = self._now_ms()
+        ids = {p.topic: known.topic_id for p, known in view.partitions.items()}
+        now_ms, live = self._now_ms(), view.live
         asked = [
             broker
             for broker in sorted(targets)
-            if broker in metadata.brokers
+            if broker in live
             and broker not in notes.failed
             and not self._rest.resting(broker, now_ms)
         ]
 
         def ask(broker: BrokerId) -> Answer:
             try:
-                return broker, self._replicas.read(broker, targets[broker], ids)
+                told = self._replicas.read(broker, targets[broker], ids)
+                return broker, told if self._agents is None else self._agents.add_to(broker, told)
             except ConnectorError as error:
                 return broker, error
 
@@ -267,9 +236,9 @@ class BrokerConnector:
             for problem in replica_problems(broker, told):
                 notes.problems[problem.place] = problem
 
-    def _ping(self, metadata: ClusterMetadata, notes: _Notes) -> None:
+    def _ping(self, view: ClusterView, notes: _Notes) -> None:
         """Brokers that hold nothing we read must show that they are there, too."""
-        for broker in sorted(metadata.brokers.keys() - notes.answering - notes.failed.keys()):
+        for broker in sorted(view.live - notes.answering - notes.failed.keys()):
             if self._rest.resting(broker, self._now_ms()):
                 continue
             try:
@@ -279,98 +248,93 @@ class BrokerConnector:
             else:
                 notes.answering.add(broker)
 
-    def _come_back(self, metadata: ClusterMetadata) -> None:
-        """A broker that the cluster lists again is asked at once."""
-        for broker in metadata.brokers.keys() - self._listed:
-            self._rest.succeeded(broker)
-        self._listed = frozenset(metadata.brokers)
+    def _come_back(self, view: ClusterView) -> None:
+        """A broker that the cluster lists again, or that has registered anew, is asked at once."""
+        listed = frozenset(view.registrations[broker] for broker in view.live)
+        for registration in listed - self._listed:
+            self._rest.succeeded(registration.broker)
+        self._listed = listed
 
-    def _tell_silent(
-        self, metadata: ClusterMetadata, assigned: set[BrokerId], notes: _Notes
-    ) -> None:
+    def _tell_silent(self, view: ClusterView, notes: _Notes) -> None:
         """Who failed, who rests because it failed before, and who is not there to be asked."""
         now_ms, before = self._now_ms(), self._silent
+        assigned = {b for known in view.partitions.values() for b in known.assignment.replicas}
         self._silent = dict(notes.failed)
         for broker in notes.failed:
             self._rest.failed(broker, now_ms)
-        for broker in metadata.brokers.keys() - notes.failed.keys():
+        for broker in view.live - notes.failed.keys():
             if broker in notes.answering:
                 self._rest.succeeded(broker)
             elif broker in before:
                 self._silent[broker] = before[broker]
-        for broker in assigned - metadata.brokers.keys():
-            self._silent[broker] = BrokerSilentError(broker, "the cluster does not list it as live")
+        for broker in assigned - view.live:
+            fenced = broker in view.registrations
+            why = "it is fenced" if fenced else "the cluster does not list it as live"
+            self._silent[broker] = BrokerSilentError(broker, why)
         for broker, error in self._silent.items():
             notes.problems[f"broker {broker}"] = broker_problem(broker, error)
 
     # -- observations
 
     def _observations(self, sight: _Sight) -> Iterator[PartitionObservation]:
-        rules, imbalance = self._settings.rules, imbalance_of(sight.metadata)
-        if rules.rebalance_waits_for_reassignment and sight.moving:
-            imbalance = {}
-        registrations = registrations_of(sight.metadata)
-        for partition, known in sight.wanted.items():
-            moving, eligible = sight.moving.get(partition), sight.eligible.get(partition)
-            readings = sight.readings[partition]
-            leader_again = sight.again[partition].get(known.leader)
-            yield PartitionObservation(
-                cluster=self._cluster,
-                topic=partition.topic,
-                partition=partition.partition,
-                observed_at_ms=sight.began,
-                rules=rules,
-                state=state_of(known, eligible),
-                assignment=assignment_of(known, moving),
-                live=tuple(r for r in registrations if r.broker in known.replicas),
+        view, after = sight.view, sight.after
+        for partition, known in view.partitions.items():
+            readings, leader = sight.readings[partition], known.state.leader
+            leader_again = sight.again[partition].get(leader)
+            yield partition_observation(
+                self._cluster,
+                partition,
+                known,
+                view
+                if after is None
+                else view._replace(
+                    controller=after.controller, controller_epoch=after.controller_epoch
+                ),
+                at_ms=sight.began,
+                number=self.rounds,
+                source=self._metadata,
+                rules=self._settings.rules,
                 settings=self._settings.of(partition.topic),
-                replicas=tuple(readings[b] for b in known.replicas if b in readings),
+                replicas=tuple(readings[b] for b in known.assignment.replicas if b in readings),
                 leader_again=leader_again,
                 bracket=Bracket.NONE
-                if sight.after is None
+                if after is None
                 else bracket_of(
-                    known,
-                    sight.after.partitions.get(partition),
-                    readings.get(known.leader),
-                    leader_again,
-                    agreed=agrees(known, moving, eligible),
+                    known, after.partitions.get(partition), readings.get(leader), leader_again
                 ),
-                topic_id=known.topic_id,
-                controller=sight.controller.broker,
-                preferred_imbalance=imbalance.get(known.replicas[0]) if known.replicas else None,
-                deleting=known.leader == LEADER_DURING_DELETION,
-                authoritative=False,
-                source=SOURCE,
-                round=self.rounds,
             )
 
-    def _cluster_observation(self, sight: _Sight, answering: set[BrokerId]) -> ClusterObservation:
+    def _cluster_observation(self, sight: _Sight, notes: _Notes) -> ClusterObservation:
+        """Who answers is told in rounds in which everybody was asked: of a broker that rests
+        nobody knows whether it would."""
+        everybody = sight.view.live <= notes.answering | notes.failed.keys()
         leading = {
             reading.broker
             for readings in sight.readings.values()
             for reading in readings.values()
             if reading.leads
         }
-        return ClusterObservation(
-            cluster=self._cluster,
-            observed_at_ms=sight.began,
+        return cluster_observation(
+            self._cluster,
+            sight.view,
+            sight.after,
+            at_ms=sight.began,
+            number=self.rounds,
+            source=self._metadata,
             rules=self._settings.rules,
-            controller=sight.controller.broker,
-            controller_epoch=sight.controller.epoch,
-            controller_epoch_before=sight.controller_before.epoch,
-            registrations=registrations_of(sight.metadata),
-            answering=tuple(sorted(answering)),
-            leading=tuple(sorted(leading)),
             session_timeout_ms=self._settings.session_timeout_ms,
-            source=SOURCE,
-            round=self.rounds,
+            answering=tuple(sorted(notes.answering)) if everybody else None,
+            leading=tuple(sorted(leading)),
         )
 
+    def resume(self, told: Iterable[HealthObservation]) -> None:
+        """What the last round before a restart had told of itself."""
+        self._health.resume(told)
+
     def close(self) -> None:
+        self._metadata.close()
         self._reader.close()
 
 
-def _controller_is_away(problems: Mapping[str, Problem]) -> bool:
-    """It was asked in this round and did not answer: asking again would cost another timeout."""
-    quorum = problems.get("quorum")
-    return quorum is not None and not quorum.at_once
+def _names_epoch(readings: Iterable[ReplicaReading]) -> bool:
+    return any(reading.leader_epoch is not None for reading in readings)

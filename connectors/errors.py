@@ -98,3 +98,63 @@ class UnsupportedRequestError(ConnectorError):
     def __init__(self, request: str) -> None:
         super().__init__(f"the broker does not know {request}", "what it tells stays unknown")
         self.request = request
+
+
+class AnswerMalformedError(ConnectorError):
+    """A broker's answer that lacks what the protocol says it has."""
+
+    retriable = True
+
+    def __init__(self, answer: str, cause: str) -> None:
+        super().__init__(
+            f"{answer} makes no sense ({cause})",
+            "see that a broker listens there, and what stands between",
+        )
+        self.answer, self.cause = answer, cause
+
+
+class PropertiesFileError(ConnectorError):
+    """A file of client properties that cannot be used; values are never told."""
+
+    def __init__(self, place: str, found: str, remedy: str) -> None:
+        super().__init__(f"{place}: {found}", remedy)
+        self.place, self.found = place, found
+
+
+class TokenError(ConnectorError):
+    """No token for SASL/OAUTHBEARER could be had."""
+
+    retriable = True
+
+    def __init__(self, place: str, cause: str) -> None:
+        super().__init__(
+            f"no token from {place} ({cause})",
+            "see that it can be reached from here and takes these credentials",
+        )
+        self.place, self.cause = place, cause
+
+
+class TopicMissingError(ConnectorError):
+    """The transport topic is not there, and making it was not asked for."""
+
+    def __init__(self, topic: str, bootstrap_servers: str) -> None:
+        super().__init__(
+            f"topic {topic} does not exist on {bootstrap_servers}",
+            f"make it: kafka-topics --bootstrap-server {bootstrap_servers} --create "
+            f"--topic {topic} --partitions 6 --replication-factor 3 --config retention.ms=86400000"
+            "; or let --create-topic do it",
+        )
+        self.topic, self.bootstrap_servers = topic, bootstrap_servers
+
+
+class TransportAwayError(ConnectorError):
+    """The transport topic takes no records now."""
+
+    retriable = True
+
+    def __init__(self, topic: str, bootstrap_servers: str, cause: str) -> None:
+        super().__init__(
+            f"topic {topic} on {bootstrap_servers} takes no records ({cause})",
+            "see that its brokers are up and that enough replicas are in sync; it is tried again",
+        )
+        self.topic, self.cause = topic, cause

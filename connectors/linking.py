@@ -26,6 +26,19 @@ class Linker:
         self._listed: dict[str, set[str]] = {}
         self._bodies: dict[tuple[str, str, int], tuple[object, bytes]] = {}
 
+    def resume(self, rows: Iterable[Row]) -> None:
+        """Go on after a restart: the next rows follow these, of one complete round or more."""
+        for row in rows:
+            place = (PARTITION if row.kind == GONE else row.kind, row.cluster, row.subject)
+            listed = self._listed.setdefault(row.cluster, set())
+            if row.kind == GONE:
+                self._last_ms.pop(place, None)
+                listed.discard(row.subject)
+                continue
+            self._last_ms[place] = row.observed_at_ms
+            if row.kind == PARTITION:
+                listed.add(row.subject)
+
     def link(self, observations: Iterable[Observation]) -> list[Row]:
         """The rows of one complete round: a partition that was in the last one and is not in this
         one is gone, if the round saw the cluster's metadata at all."""

@@ -6,6 +6,7 @@ short anywhere. Only an action nobody has heard of is an error.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
 from tidestaff.connectors.simulator import following, leading
@@ -327,11 +328,11 @@ ACTIONS: Final[dict[str, Callable[[SimulatedCluster, Action], bool]]] = {
 }
 
 
-class Commands:
+class Commands(ABC):
     """The actions as calls."""
 
-    def apply(self, action: Mapping[str, Any]) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def apply(self, action: Mapping[str, Any]) -> bool: ...
 
     def on(self, verb: str, broker: BrokerId, **more: Any) -> bool:
         """An action on one broker."""

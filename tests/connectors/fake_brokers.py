@@ -8,23 +8,27 @@ from typing import TYPE_CHECKING
 
 from tidestaff.connectors.broker_answers import (
     EARLIEST,
+    EARLIEST_LOCAL,
     NO_ERROR,
     NOT_LEADER_OR_FOLLOWER,
     UNKNOWN_TOPIC_OR_PARTITION,
+    BatchHeader,
     ClusterMetadata,
     Eligible,
     EpochEnd,
     EpochQuestion,
+    FetchedBatches,
     FetchedState,
     ListedOffset,
     ListedPartition,
+    LogDir,
     Moving,
     Quorum,
     Software,
     TopicValues,
 )
 from tidestaff.connectors.errors import BrokerSilentError, ClusterUnreachableError, ConnectorError
-from tidestaff.consistency.model import TopicPartition
+from tidestaff.consistency.model import Registration, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +51,18 @@ class FakeReplica:
     error: int = NO_ERROR
     fetch_error: int = NO_ERROR
     lineage: tuple[tuple[int, int], ...] = ((0, 0),)
+    names_epoch: bool = True
+    local_start: int = 0
+
+    @property
+    def batches(self) -> list[BatchHeader]:
+        """One record each."""
+        starts = dict(self.lineage)
+        epoch, found = -1, []
+        for offset in range(self.leo):
+            epoch = max((e for e, start in starts.items() if start <= offset), default=epoch)
+            found.append(BatchHeader(offset, offset, epoch))
+        return [each for each in found if each.last_offset >= self.start]
 
     def end_offset_for(self, epoch: int) -> EpochEnd:
         """As the leader answers it from 2.0.1 on."""
@@ -74,7 +90,10 @@ class FakeCluster:
     elr: dict[TopicPartition, Eligible] = field(default_factory=dict)
     topic_settings: dict[str, dict[str, str]] = field(default_factory=dict)
     broker_settings: dict[str, str] = field(default_factory=dict)
-    refused_topics: tuple[str, ...] = ()
+    refused_settings: tuple[str, ...] = ()
+    hidden_topics: tuple[str, ...] = ()
+    registrations: tuple[Registration, ...] = ()
+    directories: dict[int, tuple[LogDir, ...]] = field(default_factory=dict)
     errors: dict[str, ConnectorError] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
     sizes: list[int] = field(default_factory=list)
@@ -136,6 +155,14 @@ class FakeCluster:
         self._asked("quorum")
         return self.leader_of_quorum
 
+    def registered(self) -> Sequence[Registration]:
+        self._asked("registered")
+        return self.registrations
+
+    def refused_topics(self, topics: Sequence[str]) -> Sequence[str]:
+        self._asked("refused_topics")
+        return [each for each in topics if each in self.hidden_topics]
+
     def reassignments(self, controller: int) -> Mapping[TopicPartition, Moving]:
         self._asked("reassignments")
         return self.moving
@@ -147,9 +174,9 @@ class FakeCluster:
     def topic_values(self, topics: Sequence[str], keys: Sequence[str]) -> TopicValues:
         self._asked("topic_values")
         found = {each: self.topic_settings.get(each, {}) for each in topics}
-        for each in self.refused_topics:
+        for each in self.refused_settings:
             found.pop(each, None)
-        return TopicValues(found, tuple(each for each in self.refused_topics if each in topics))
+        return TopicValues(found, tuple(each for each in self.refused_settings if each in topics))
 
     def broker_values(self, broker: int, keys: Sequence[str]) -> Mapping[str, str]:
         self._asked("broker_values", broker)
@@ -161,10 +188,15 @@ class FakeCluster:
     def ping(self, broker: int) -> None:
         self._asked("ping", broker)
 
+    def log_dirs(self, broker: int) -> Sequence[LogDir]:
+        self._asked("log_dirs", broker)
+        return self.directories.get(broker, (LogDir("/data", NO_ERROR),))
+
     def list_offsets(
         self, broker: int, partitions: Sequence[TopicPartition], timestamp: int
     ) -> Mapping[TopicPartition, ListedOffset]:
-        self._asked("earliest" if timestamp == EARLIEST else "latest", broker)
+        names = {EARLIEST: "earliest", EARLIEST_LOCAL: "earliest_local"}
+        self._asked(names.get(timestamp, "latest"), broker)
         self.sizes.append(len(partitions))
         found = {}
         for partition in partitions:
@@ -174,9 +206,17 @@ class FakeCluster:
             elif replica.error:
                 found[partition] = ListedOffset(replica.error)
             else:
-                offset = replica.start if timestamp == EARLIEST else replica.leo
-                found[partition] = ListedOffset(NO_ERROR, offset, replica.epoch)
+                offsets = {EARLIEST: replica.start, EARLIEST_LOCAL: replica.local_start}
+                offset = offsets.get(timestamp, replica.leo)
+                epoch = replica.epoch if replica.names_epoch else None
+                found[partition] = ListedOffset(NO_ERROR, offset, epoch)
         return found
+
+    def leading(
+        self, broker: int, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, bool]:
+        self._asked("leading", broker)
+        return {p: self.replicas[broker, p].leads for p in partitions}
 
     def fetch(
         self,
@@ -193,6 +233,26 @@ class FakeCluster:
                 found[partition] = FetchedState(error)
             else:
                 found[partition] = FetchedState(NO_ERROR, replica.hw, by_topic_id=True)
+        return found
+
+    def batches(
+        self,
+        broker: int,
+        positions: Mapping[TopicPartition, int],
+        topic_ids: Mapping[str, str | None],
+        *,
+        whole_bytes: int,
+        partition_bytes: int,
+    ) -> Mapping[TopicPartition, FetchedBatches]:
+        self._asked("batches", broker)
+        found = {}
+        for partition, position in positions.items():
+            replica = self.replicas[broker, partition]
+            headers = [h for h in replica.batches if h.last_offset >= position]
+            visible = position < min(replica.hw, replica.leo)
+            found[partition] = FetchedBatches(
+                NO_ERROR, replica.hw, tuple(headers[:1]) if visible else ()
+            )
         return found
 
     def epoch_ends(self, broker: int, asked: Sequence[EpochQuestion]) -> Sequence[EpochEnd]:

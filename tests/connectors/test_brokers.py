@@ -4,7 +4,7 @@ belongs together, and what is said where something cannot be read."""
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tidestaff.connectors.broker_answers import (
@@ -18,9 +18,8 @@ from tidestaff.connectors.broker_answers import (
     Software,
 )
 from tidestaff.connectors.broker_lineage import Leading, walk
-from tidestaff.connectors.broker_options import BrokerOptions, client_properties, options_of
+from tidestaff.connectors.broker_options import BrokerOptions, options_of
 from tidestaff.connectors.broker_settings import rules_of
-from tidestaff.connectors.brokers import BrokerConnector
 from tidestaff.connectors.errors import (
     ClusterUnreachableError,
     ControllerSilentError,
@@ -32,11 +31,8 @@ from tidestaff.connectors.pacing import Pace
 from tidestaff.consistency.model import (
     Assignment,
     Bracket,
-    ClusterObservation,
     EpochEntry,
-    HealthObservation,
     LineageSource,
-    PartitionObservation,
     ProblemKind,
     TopicPartition,
 )
@@ -44,46 +40,7 @@ from tidestaff.consistency.monitor import step
 from tidestaff.consistency.versions import Mode
 
 from tests.connectors.fake_brokers import ORDERS, FakeCluster, FakeReplica
-
-if TYPE_CHECKING:
-    from tidestaff.consistency.model import Observation
-
-ROUND_MS = 5_000
-
-
-class Watched:
-    """A connector whose clock moves by one round at a time."""
-
-    def __init__(self, cluster: FakeCluster, **options: Any) -> None:
-        self.cluster, self.now_ms = cluster, 1_000_000
-        made = BrokerOptions("somewhere:9092", **{"jitter_ms": 0, **options})
-        self.connector = BrokerConnector(
-            cluster, "west", made, now_ms=lambda: self.now_ms, sleep=self._sleep, seed=1
-        )
-
-    def _sleep(self, seconds: float) -> None:
-        self.now_ms += round(seconds * 1_000)
-
-    def round(self) -> list[Observation]:
-        self.now_ms += ROUND_MS
-        return self.connector.round()
-
-    def partition(self) -> PartitionObservation:
-        (found,) = partitions(self.round())
-        return found
-
-
-def partitions(seen: list[Observation]) -> list[PartitionObservation]:
-    return [each for each in seen if isinstance(each, PartitionObservation)]
-
-
-def health(seen: list[Observation]) -> list[HealthObservation]:
-    return [each for each in seen if isinstance(each, HealthObservation)]
-
-
-def cluster_of(seen: list[Observation]) -> ClusterObservation:
-    (found,) = [each for each in seen if isinstance(each, ClusterObservation)]
-    return found
+from tests.connectors.watched import ROUND_MS, Watched, cluster_of, health, partitions
 
 
 def test_every_replica_is_read_from_its_own_broker() -> None:
@@ -538,7 +495,7 @@ def test_a_refused_topic_names_the_missing_acl_at_once(where: str, operation: st
 
 def test_refused_settings_name_the_missing_acl_and_defaults_count() -> None:
     cluster = FakeCluster.with_topic()
-    cluster.refused_topics = ("orders",)
+    cluster.refused_settings = ("orders",)
     cluster.errors["broker_values"] = NotAuthorizedError(
         "DescribeConfigs", "cluster", "kafka-cluster"
     )
@@ -660,12 +617,18 @@ def test_rounds_begin_a_little_later_by_chance() -> None:
 
 def test_options_secrets_and_client_properties_come_together_and_are_not_shown() -> None:
     found = options_of(
-        {"bootstrap_servers": "a:9092", "timeout_ms": 900, "security.protocol": "SASL_SSL"},
+        {
+            "bootstrap_servers": "a:9092",
+            "timeout_ms": 900,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+        },
         {"sasl.jaas.config": 'x required username="me" password="s3cret;";'},
     )
     assert found.timeout_ms == 900
     assert found.properties == {
-        "security_protocol": "SASL_SSL",
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
         "sasl_plain_username": "me",
         "sasl_plain_password": "s3cret;",
     }
@@ -682,7 +645,9 @@ def test_options_secrets_and_client_properties_come_together_and_are_not_shown()
         pytest.param({"bootstrap_servers": "a", "include": "("}, "regular", id="no-expression"),
         pytest.param({"bootstrap_servers": "a", "mode": "raft"}, "neither", id="no-mode"),
         pytest.param(
-            {"bootstrap_servers": "a", "ssl.truststore.type": "JKS"}, "not PEM", id="a-java-store"
+            {"bootstrap_servers": "a", "security.protocol": "SSL", "ssl.truststore.type": "JKS"},
+            "not PEM",
+            id="a-java-store",
         ),
     ],
 )
@@ -695,20 +660,6 @@ def test_a_wrong_secret_is_not_told() -> None:
     with pytest.raises(OptionError) as caught:
         options_of({"bootstrap_servers": "a"}, {"sasl.jaas.config": "hunter2"})
     assert "hunter2" not in str(caught.value)
-
-
-def test_java_names_become_those_of_the_library() -> None:
-    given = {
-        "ssl.truststore.location": "/ca.pem",
-        "ssl.truststore.type": "PEM",
-        "ssl.endpoint.identification.algorithm": "",
-        "sasl.mechanism": "SCRAM-SHA-512",
-    }
-    assert client_properties(given) == {
-        "ssl_cafile": "/ca.pem",
-        "ssl_check_hostname": False,
-        "sasl_mechanism": "SCRAM-SHA-512",
-    }
 
 
 # -- judged
@@ -754,3 +705,19 @@ def test_a_partition_is_named_as_the_metadata_names_it() -> None:
     cluster = FakeCluster.with_topic("a-b", partitions=2)
     seen = partitions(Watched(cluster).round())
     assert [TopicPartition(e.topic, e.partition) for e in seen] == [("a-b", 0), ("a-b", 1)]
+
+
+def test_a_restarted_connector_says_of_what_it_told_before_that_it_is_over() -> None:
+    cluster = FakeCluster.with_topic()
+    cluster.silent.add(3)
+    before, after = Watched(cluster), Watched(cluster)
+    told = [health(before.round()) for _ in range(3)][-1]
+    after.now_ms = before.now_ms
+    after.connector.resume(told)
+    (still,) = health(after.round())
+    assert (still.place, still.problem) == ("broker 3", ProblemKind.SILENT)
+    assert still.since_ms == told[0].since_ms
+    cluster.silent.clear()
+    after.now_ms += 600_000
+    assert [(h.place, h.problem) for h in health(after.round())] == [("broker 3", ProblemKind.OK)]
+    assert health(after.round()) == []

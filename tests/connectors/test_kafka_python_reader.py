@@ -18,11 +18,16 @@ from tidestaff.streaming.sources.collecting import collector_of
 # The library reads its schemas in a way that Python 3.11 calls old.
 pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
 
-ADAPTER = Path(__file__).resolve().parents[2] / "connectors" / "kafka_python_reader.py"
+CONNECTORS = Path(__file__).resolve().parents[2] / "connectors"
+ADAPTERS = {
+    *("kafka_python_client.py", "kafka_python_reader.py", "kafka_python_requests.py"),
+}
+WRITING = "kafka_python_producer.py"
 READING = {
     *("ApiVersionsRequest", "DescribeConfigsRequest", "DescribeQuorumRequest", "FetchRequest"),
     *("DescribeTopicPartitionsRequest", "ListOffsetsRequest", "MetadataRequest"),
     *("ListPartitionReassignmentsRequest", "OffsetForLeaderEpochRequest"),
+    *("DescribeClusterRequest", "DescribeLogDirsRequest"),
 }
 
 
@@ -38,29 +43,34 @@ def free_port() -> int:
         return int(held.getsockname()[1])
 
 
+def imports_of(path: Path) -> set[tuple[str, str]]:
+    """Modules and names of the client library that a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "kafka":
+            found |= {(node.module or "", alias.name) for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {(a.name, "") for a in node.names if a.name.split(".")[0] == "kafka"}
+    return found
+
+
 def test_nothing_but_reading_can_be_asked() -> None:
-    tree = ast.parse(ADAPTER.read_text(encoding="utf-8"))
-    imported = {
-        alias.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kafka")
-        for alias in node.names
-    }
+    imported = {name for each in ADAPTERS for _, name in imports_of(CONNECTORS / each)}
     assert {each for each in imported if each.endswith("Request")} == READING
     assert not {each for each in imported if each.startswith("Kafka")} - {"KafkaConnectionManager"}
 
 
-def test_only_one_file_touches_the_client_library() -> None:
-    touching = [
-        path.name
-        for path in ADAPTER.parent.rglob("*.py")
-        if any(
-            (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "kafka")
-            or (isinstance(node, ast.Import) and any(a.name == "kafka" for a in node.names))
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        )
-    ]
-    assert touching == [ADAPTER.name]
+def test_only_the_adapters_touch_the_client_library() -> None:
+    touching = {path.name for path in CONNECTORS.rglob("*.py") if imports_of(path)}
+    assert touching == {*ADAPTERS, WRITING}
+
+
+def test_no_collector_can_reach_what_writes() -> None:
+    """It is made by the command that publishes, and for the transport only."""
+    modules = [path for path in CONNECTORS.rglob("*.py") if path.name != WRITING]
+    assert modules
+    name = WRITING.removesuffix(".py")
+    assert [path.name for path in modules if name in path.read_text(encoding="utf-8")] == []
 
 
 def test_a_cluster_that_is_not_there_is_named_and_leaves_no_thread_behind() -> None:
@@ -85,7 +95,7 @@ def test_a_property_the_client_does_not_have_is_named_without_its_value() -> Non
         pytest.param({}, "west: option bootstrap_servers is missing", id="no-servers"),
         pytest.param(
             {"bootstrap_servers": "a:1", "sasl.passwort": "hunter2"},
-            "west: option sasl.passwort is not a property",
+            "west: option sasl.passwort is not a known client property",
             id="no-such-property",
         ),
     ],

@@ -181,3 +181,18 @@ def test_a_body_is_encoded_anew_only_when_something_changed() -> None:
     other = linker.link([_observation(11_000, deleting=True)])[0]
     assert same.body is first.body
     assert other.body == row_of(_observation(11_000, deleting=True)).body != first.body
+
+
+def test_a_restarted_source_goes_on_as_if_it_had_not_stopped() -> None:
+    linker, restarted = Linker(), Linker()
+    _linked(linker, 1_000, 1, 2)
+    restarted.resume(_linked(linker, 6_000, 1, 3))
+    for at_ms, names in ((11_000, (1, 4)), (16_000, (1, 3, 4)), (21_000, ())):
+        assert _linked(restarted, at_ms, *names) == _linked(linker, at_ms, *names)
+
+
+def test_what_was_gone_before_a_restart_begins_anew_after_it() -> None:
+    linker, restarted = Linker(), Linker()
+    for rows in (_linked(linker, 1_000, 1, 2), _linked(linker, 6_000, 1)):
+        restarted.resume(rows)
+    assert _linked(restarted, 11_000, 1, 2) == _linked(linker, 11_000, 1, 2)
