@@ -351,6 +351,10 @@ HEALTH_RULES: Final[tuple[Rule[HealthObservation], ...]] = (
          claim="Every alert sink takes what it is sent.",
          inputs="the answers of the sinks, the spool",
          check=sources.sinks_are_reached),
+    Rule("SRC006", "partition-not-reported", Severity.WARNING, FindingClass.SIGHT, Scope.HEALTH,
+         claim="A source that reports on a cluster reports on all of its partitions.",
+         inputs="the reports on the cluster and on the partition",
+         check=sources.partitions_are_reported),
 )
 # fmt: on
 

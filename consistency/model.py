@@ -265,6 +265,7 @@ class ProblemKind(Enum):
     """What kept a source from reading something."""
 
     SILENT = "silent"
+    NOT_REPORTED = "not-reported"
     UNREADABLE = "unreadable"
     MALFORMED = "malformed"
     CLOCK_SKEW = "clock-skew"

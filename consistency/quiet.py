@@ -27,7 +27,7 @@ def quiet_step(
     if pair is None:
         return None
     leader, leader_known = pair
-    if not _leader_went_on(memory, leader, leader_known):
+    if not _leader_went_on(leader, leader_known):
         return None
     watermark, end = leader.high_watermark, leader.log_end_offset
     assert watermark is not None
@@ -58,14 +58,12 @@ def quiet_step(
     )
 
 
-def _leader_went_on(memory: PartitionMemory, leader: ReplicaReading, known: ReplicaMemory) -> bool:
-    """The leader's HW moves or stands at its end, and the ledger need only be extended."""
+def _leader_went_on(leader: ReplicaReading, known: ReplicaMemory) -> bool:
+    """The leader's HW moves or stands at its end."""
     watermark, end = leader.high_watermark, leader.log_end_offset
     if watermark is None or end is None or leader.log_start_offset != known.log_start_offset:
         return False
-    if watermark != end and watermark <= known.high_watermark:
-        return False
-    return not leader.lineage or _ledger_follows(memory, leader.lineage[-1], watermark)
+    return watermark == end or watermark > known.high_watermark
 
 
 def _with_growth(
@@ -122,7 +120,8 @@ def _remembered(
     assert own_watermark is not None
     assert own_end is not None
     now_ms = observation.observed_at_ms
-    at_ms, mark_at_ms, mark_offset = caught_up(replica, own_end, leader_end, now_ms)
+    gap = now_ms - memory.observed_at_ms > memory.settings.replica_lag_time_max_ms
+    at_ms, mark_at_ms, mark_offset = caught_up(replica, own_end, leader_end, now_ms, after_gap=gap)
     return ReplicaMemory(
         replica.broker,
         replica.broker_epoch,

@@ -214,12 +214,18 @@ def _last_isr(sight: Sight) -> tuple[BrokerId, ...] | None:
 
 
 def _eras(sight: Sight) -> tuple[Era, ...]:
+    """An era first seen in a torn sample begins, for us, with the first coherent one."""
     state = sight.state
     known = sight.memory.eras if sight.memory is not None else ()
-    if state.leader < 0 or any(era.epoch == state.leader_epoch for era in known):
+    begun = next((era for era in known if era.epoch == state.leader_epoch), None)
+    if state.leader < 0 or (begun is not None and begun.start_offset >= 0):
         return known
     start = sight.epoch_start
     end = sight.leader_end if sight.coherent else None
+    if begun is not None:
+        if start is None and end is None:
+            return known
+        known = tuple(era for era in known if era is not begun)
     exact = start is not None
     offset = start if start is not None else end if end is not None else -1
     return (*known, Era(state.leader_epoch, state.leader, offset, exact))[-MAX_ERAS:]
@@ -297,19 +303,17 @@ def _recent_exits(sight: Sight, remembered: ReplicaMemory | None) -> tuple[int, 
 
 
 def _caught_up(sight: Sight, reading: ReplicaReading, remembered: ReplicaMemory | None) -> CaughtUp:
-    """A gap in the observations longer than the lag time leaves nothing to reckon from."""
     memory = sight.memory
     leader_end = sight.leader.log_end_offset if sight.leader is not None else None
     own_end = reading.log_end_offset or 0
     fresh = CaughtUp(sight.now_ms, sight.now_ms, leader_end or own_end)
     if memory is None or remembered is None or leader_end is None:
         return fresh
-    lag_time_ms = sight.observation.settings.replica_lag_time_max_ms
-    if sight.now_ms - memory.observed_at_ms > lag_time_ms:
-        return fresh
     if remembered.leader_epoch != sight.state.leader_epoch:
         return fresh
-    return CaughtUp(*caught_up(remembered, own_end, leader_end, sight.now_ms))
+    lag_time_ms = sight.observation.settings.replica_lag_time_max_ms
+    gap = sight.now_ms - memory.observed_at_ms > lag_time_ms
+    return CaughtUp(*caught_up(remembered, own_end, leader_end, sight.now_ms, after_gap=gap))
 
 
 def _with_isr_exit(sight: Sight, replica: ReplicaMemory) -> ReplicaMemory:

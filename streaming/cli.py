@@ -42,9 +42,12 @@ class Command(NamedTuple):
 COMMANDS: Final = {
     "run": Command("run", "the monitor itself; without a configuration on a simulated cluster"),
     "record": Command("record", "keep what a source sees, in files"),
+    "collect": Command("collect", "the collectors alone: what they see goes to a topic or files"),
     "replay": Command("replay", "judge a recording again; the same alerts, as fast as it goes"),
     "alerts": Command("alerts", "what the monitor has found, and taking an alert on"),
     "status": Command("status", "how the monitor is doing"),
+    "lab": Command("lab", "a real cluster on this machine to learn on, and its faults"),
+    "agent": Command("agent", "what a broker's log directories hold; beside the broker"),
     "package": Command("package", "the archive that executors of a Spark cluster need"),
     "tour": Command("tour", "the most telling predictions, one after the other"),
     "predict": Command("predict", "what Kafka will do next: election, truncation, high watermark"),

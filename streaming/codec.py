@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 from pyspark.sql import types as T  # noqa: N812
-from tidestaff.connectors.wire import CLUSTER, MISSING, TICK, schema_text
-from tidestaff.streaming.operator.rows import Block
+from tidestaff.connectors.wire import CLUSTER, TICK, schema_text
+from tidestaff.streaming.operator.rows import Lists, block_of_columns
 from tidestaff.streaming.operator.saving import Saved
-from tidestaff.streaming.operator.screen import Moved
-from tidestaff.streaming.operator.slots import WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import pandas as pd
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
+    from tidestaff.streaming.operator.rows import Block
 
 _TYPES: Final[dict[str, T.DataType]] = {
     "int": T.IntegerType(),
@@ -46,38 +45,31 @@ ROW_SCHEMA: Final = T.StructType(
 OUTPUT_SCHEMA: Final = "kind string, at_ms long, payload string"
 STATE_SCHEMA: Final = "version int, numbers binary, entries binary, bodies binary, rest binary"
 
-_PER_REPLICA: Final = ("log_start_offsets", "high_watermarks", "log_end_offsets", "read_at_ms")
-_AGAIN: Final = 4
-
-
-def _at(column: str, place: int) -> Column:
-    return F.coalesce(F.get(F.col(column), F.lit(place)), F.lit(MISSING))
+LISTS: Final = (
+    *("log_start_offsets", "high_watermarks", "log_end_offsets", "read_at_ms", "leader_again"),
+)
+TEXTS: Final = ("kind", "cluster", "source", "subject")
+_SINGLE: Final = ("home", "schema_version", "round", "observed_at_ms", "previous_at_ms")
+_HEAD: Final = len(_SINGLE) + len(LISTS)
 
 
 def operator_input(rows: DataFrame, buckets: int) -> DataFrame:
-    """Rows as the operator takes them: numbers as plain columns, a bucket each.
+    """Rows as the operator takes them: all numbers as one list, a bucket each.
 
-    Reports on a cluster, and ticks, go to every bucket: they are the clock there. The state of the
-    cluster itself is kept at home, in one bucket.
+    Every column costs time in every batch of every bucket, however few its rows are; so single
+    numbers, the lengths of the lists and the lists themselves travel together. Reports on a
+    cluster, and ticks, go to every bucket: they are the clock there. The state of the cluster
+    itself is kept at home, in one bucket.
     """
     home = F.pmod(F.xxhash64("cluster", "subject"), F.lit(buckets)).cast("int")
     everywhere = F.sequence(F.lit(0), F.lit(buckets - 1))
     fans_out = F.col("kind").isin(CLUSTER, TICK)
-    size = F.size("log_end_offsets")
-    lists = [F.col(name) for name in _PER_REPLICA]
-    odd = (size > WIDTH) | ~(
-        (F.size(lists[0]) == size) & (F.size(lists[1]) == size) & (F.size(lists[3]) == size)
-    )
+    single = [home, *(F.col(name) for name in _SINGLE[1:])]
+    head = [*single, *(F.size(name) for name in LISTS)]
     return rows.select(
         F.explode(F.when(fans_out, everywhere).otherwise(F.array(home))).alias("bucket"),
-        home.alias("home"),
-        *("schema_version", "kind", "cluster", "source", "subject", "round"),
-        *("observed_at_ms", "previous_at_ms"),
-        size.alias("replicas"),
-        *(_at(name, i).alias(f"{name}_{i}") for name in _PER_REPLICA for i in range(WIDTH)),
-        *(_at("leader_again", i).alias(f"leader_again_{i}") for i in range(_AGAIN)),
-        F.size("leader_again").alias("again_count"),
-        F.when(odd, F.to_json(F.array(*lists))).alias("more"),
+        *TEXTS,
+        F.concat(F.array(*(column.cast("long") for column in head)), *LISTS).alias("numbers"),
         "body",
     )
 
@@ -87,40 +79,31 @@ def block_of_frames(frames: Iterable[pd.DataFrame], bucket: int) -> Block | None
     parts = list(frames)
     if not parts:
         return None
-    columns: dict[str, Any] = {}
-    for name in parts[0].columns:
-        arrays = [part[name].to_numpy() for part in parts]
-        columns[name] = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
-    def wide(name: str, width: int) -> Any:
-        return np.column_stack([columns[f"{name}_{i}"] for i in range(width)])
+    def column(name: str) -> list[Any]:
+        return [value for part in parts for value in part[name].tolist()]
 
-    per_replica = [wide(name, WIDTH) for name in _PER_REPLICA]
-    again = wide("leader_again", _AGAIN)
-    moved = Moved(
-        at=columns["observed_at_ms"],
-        previous=columns["previous_at_ms"],
-        replicas=columns["replicas"].astype(np.int64),
-        start=per_replica[0],
-        watermark=per_replica[1],
-        end=per_replica[2],
-        leader_again_end=again[:, 2],
+    numbers = [part["numbers"].to_numpy() for part in parts]
+    flat, starts = _flat(numbers[0] if len(numbers) == 1 else np.concatenate(numbers))
+    head = flat[starts[:, None] + np.arange(_HEAD)]
+    single = dict(zip(_SINGLE, head[:, : len(_SINGLE)].T, strict=True))
+    lengths = head[:, len(_SINGLE) :]
+    return block_of_columns(
+        home=single["home"] == bucket,
+        version=single["schema_version"],
+        **{name: column(name) for name in TEXTS},
+        round=single["round"],
+        at=single["observed_at_ms"],
+        previous=single["previous_at_ms"],
+        lists=Lists(flat, starts + _HEAD, lengths),
+        body=column("body"),
     )
-    return Block(
-        home=columns["home"] == bucket,
-        version=columns["schema_version"],
-        kind=columns["kind"].tolist(),
-        cluster=columns["cluster"].tolist(),
-        source=columns["source"].tolist(),
-        subject=columns["subject"].tolist(),
-        round=columns["round"],
-        moved=moved,
-        read_at=per_replica[3],
-        again=again,
-        again_count=columns["again_count"],
-        more=[json.loads(text) if isinstance(text, str) else None for text in columns["more"]],
-        body=columns["body"].tolist(),
-    )
+
+
+def _flat(lists: Any) -> tuple[Any, Any]:
+    """Lists of numbers as one array, and where each of them begins."""
+    sizes = np.fromiter(map(len, lists), np.int64, len(lists))
+    return np.concatenate(lists), np.cumsum(sizes) - sizes
 
 
 def saved_of_state(value: tuple[Any, ...]) -> Saved:

@@ -6,9 +6,10 @@ import json
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tidestaff.streaming import checkpoint
+from tidestaff.streaming.alerts.batch import OutputRow
 from tidestaff.streaming.commands.exits import CommandError
 from tidestaff.streaming.operator.judging import judge
 from tidestaff.streaming.sources.reader import TICK_KEY
@@ -26,14 +27,6 @@ _LOOK_S: Final = 0.1
 _TRIES: Final = 5
 _HEALTHY_S: Final = 600.0
 _LONGEST_PAUSE_S: Final = 30.0
-
-
-class OutputRow(NamedTuple):
-    """What the operator puts out."""
-
-    kind: str
-    at_ms: int
-    payload: str
 
 
 class Stopped(Exception):  # noqa: N818 - not an error

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tidestaff.connectors.client_properties import client_options
+from tidestaff.connectors.errors import ConnectorError
 from tidestaff.connectors.linking import Linker
 from tidestaff.connectors.wire import WireError, from_bytes
 from tidestaff.streaming.commands.exits import CommandError
@@ -122,10 +124,16 @@ class Recorder:
 def _consumed(source: KafkaSource, stopping: threading.Event) -> Iterator[list[Row]]:
     """Records of the topics as they come; one that cannot be read is left out."""
     from kafka import KafkaConsumer  # type: ignore[import-untyped]  # noqa: PLC0415 - with Kafka
+    from tidestaff.connectors.kafka_python_client import library_options  # noqa: PLC0415
 
-    properties: dict[str, Any] = {
-        key.replace(".", "_"): value.get_secret_value() for key, value in source.properties.items()
+    given = {
+        key.removeprefix("kafka."): value.get_secret_value()
+        for key, value in source.properties.items()
     }
+    try:
+        properties = library_options(client_options(given))
+    except ConnectorError as error:
+        raise CommandError(error.reason, error.remedy) from None
     consumer = KafkaConsumer(
         *source.topics,
         bootstrap_servers=source.bootstrap_servers,

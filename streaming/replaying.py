@@ -8,11 +8,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tidestaff.streaming.alerts.batch import OutputRow
 from tidestaff.streaming.alerts.reading import AlertReader
 from tidestaff.streaming.alerts.store import AlertStore
 from tidestaff.streaming.checkpoint import CheckpointLock, query_id
 from tidestaff.streaming.commands.exits import CommandError
-from tidestaff.streaming.pipeline import Job, OutputRow
+from tidestaff.streaming.pipeline import Job
 from tidestaff.streaming.running import (
     StoreReceiver,
     now_ms,

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from pyspark.sql import SparkSession
+    from tidestaff.streaming.alerts.batch import OutputRow
     from tidestaff.streaming.alerts.store import BatchReport
-    from tidestaff.streaming.pipeline import OutputRow
     from tidestaff.streaming.settings import Settings
 
 EXIT_INTERRUPTED: Final = 130

@@ -235,6 +235,16 @@ def _story() -> tuple[Cluster, ...]:
     return Cluster(name="old-0.10.2", source=old), Cluster(name="new-3.9", source=new)
 
 
+class TransportSettings(Section):
+    """The topic that `tidestaff collect` publishes to; a kafka source of `run` reads it."""
+
+    bootstrap_servers: str | None = None
+    topic: str = "tidestaff.observations"
+    command_config: str | None = None
+    properties: dict[str, SecretStr] = Field(default_factory=dict)
+    buffer_rounds: int = Field(default=720, ge=1)
+
+
 class Settings(Section):
     """The whole configuration."""
 
@@ -247,6 +257,7 @@ class Settings(Section):
     sinks: tuple[Sink, ...] = (ConsoleSink(),)
     metrics: MetricsSettings = Field(default_factory=MetricsSettings)
     quarantine: QuarantineSettings = Field(default_factory=QuarantineSettings)
+    transport: TransportSettings = Field(default_factory=TransportSettings)
 
     @field_validator("clusters")
     @classmethod

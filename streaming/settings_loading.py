@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "TIDESTAFF_"
 APART: Final = "__"
-OTHER_VARIABLES: Final = frozenset({"TIDESTAFF_JARS_DIR", "TIDESTAFF_IVY_SETTINGS"})
+OTHER_VARIABLES: Final = frozenset(
+    {
+        *("TIDESTAFF_JARS_DIR", "TIDESTAFF_IVY_SETTINGS"),
+        *("TIDESTAFF_LAB_DIR", "TIDESTAFF_LAB_IMAGE", "TIDESTAFF_JAVA_IMAGE"),
+    }
+)
 EMBEDDED: Final = "the embedded default"
 # The embedded story is a handful of partitions: four buckets do, and it should start soon.
 _SMALL: Final = {"operator": {"buckets": 4}, "spark": {"quick_start": True}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidestaff.consistency.checkpoint_files import LEADER_EPOCHS
 from tidestaff.consistency.model import ProblemKind
 from tidestaff.consistency.verdict import Violated
 
@@ -26,6 +27,10 @@ def _violated(health: HealthObservation, code: str, expected: str, fallback: str
     )
 
 
+def _is_epoch_file(health: HealthObservation) -> bool:
+    return health.place.rpartition("/")[2] == LEADER_EPOCHS
+
+
 def sources_speak(health: HealthObservation) -> Iterator[Finding]:
     """SRC001: every source reports at least once in its interval.
 
@@ -39,9 +44,11 @@ def sources_can_read(health: HealthObservation) -> Iterator[Finding]:
     """SRC002: every source can read what it is there to read.
 
     The rules that need it answer Unknown meanwhile; the reason names the missing permission where
-    there is one.
+    there is one. A log directory that is offline cannot be read, nor can a file or znode that is
+    not what it should be.
     """
-    if health.problem is ProblemKind.UNREADABLE:
+    malformed = health.problem is ProblemKind.MALFORMED and not _is_epoch_file(health)
+    if malformed or health.problem in (ProblemKind.UNREADABLE, ProblemKind.LOG_DIR_OFFLINE):
         yield _violated(health, "SRC002", "readable", "not readable")
 
 
@@ -75,10 +82,19 @@ def sinks_are_reached(health: HealthObservation) -> Iterator[Finding]:
         yield _violated(health, "SRC005", "a sink that takes alerts", "not reached")
 
 
+def partitions_are_reported(health: HealthObservation) -> Iterator[Finding]:
+    """SRC006: a source that reports on a cluster reports on all of its partitions.
+
+    What it leaves out without saying that it is gone was lost on the way, and is not judged.
+    """
+    if health.problem is ProblemKind.NOT_REPORTED:
+        yield _violated(health, "SRC006", "a report in every round", "left out")
+
+
 def epoch_file_readable(health: HealthObservation) -> Iterator[Finding]:
     """EPO001: leader-epoch-checkpoint can be read as Kafka reads it.
 
     A broker that cannot read it takes the whole log directory offline, or truncates by it wrongly.
     """
-    if health.problem is ProblemKind.MALFORMED:
+    if health.problem is ProblemKind.MALFORMED and _is_epoch_file(health):
         yield _violated(health, "EPO001", "version 0, a count, and that many entries", "malformed")

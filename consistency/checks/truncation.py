@@ -275,10 +275,15 @@ def overwritten_tail_not_kept(sight: Sight) -> Iterator[Finding]:
             yield _other_records(sight, one, other, offsets)
         return
     for tail in diverged(sight):
-        offsets = OffsetRange(tail.start, tail.end)
+        # What retention has taken from either of them cannot differ.
+        both = (sight.readings.get(tail.broker) or sight.remembered(tail.broker), sight.leader)
+        starts = [each.log_start_offset or 0 for each in both if each is not None]
+        offsets = OffsetRange(max([tail.start, *starts]), tail.end)
+        if offsets.start >= offsets.end:
+            continue
         yield Violated(
             "TRN006",
-            expected=f"the leader's records from offset {tail.start} on",
+            expected=f"the leader's records from offset {offsets.start} on",
             observed=f"broker {tail.broker} came back with older records in {offsets}",
             because="its own HW covered them, so the rule cut nothing; leader "
             f"{sight.state.leader} had written others there in epoch {tail.leader_epoch}",

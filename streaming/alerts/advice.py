@@ -208,6 +208,10 @@ NEXT_STEP: Final[dict[str, str]] = {
         "Bring the receiver back or renew the credentials; what waits is sent by itself, in "
         "order and once."
     ),
+    "SRC006": (
+        "Look at the transport between source and job first: rows of some partitions do not come "
+        "through."
+    ),
     "TRN001": (
         "Leave brokers that are down DOWN, and copy the partition directory aside on every "
         "broker that may still have the range."

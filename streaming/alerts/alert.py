@@ -20,7 +20,8 @@ class Status(Enum):
 
 
 class Member(NamedTuple):
-    """One partition of an alert: since when it is suspected or raised, and until when."""
+    """One partition of an alert: since when it is suspected or raised, and until when. `doubted`
+    while the operator, having lost its memory, has not found it again."""
 
     topic: str | None
     partition: int | None
@@ -29,6 +30,7 @@ class Member(NamedTuple):
     cleared_at_ms: int | None = None
     observed: str = ""
     offsets: tuple[int, int] | None = None
+    doubted: bool = False
 
     @property
     def active(self) -> bool:
@@ -46,7 +48,8 @@ class Ack(NamedTuple):
 @dataclass(slots=True)
 class Alert:
     """One alert. `moved_at_ms` is the event time of its last transition; `fire_at_ms` is set while
-    a group gathers its members, `cleared_at_ms` while the hold-down runs."""
+    a group gathers its members, `cleared_at_ms` while the hold-down runs, `doubt_ends_ms` while
+    members are doubted."""
 
     fingerprint: str
     slot: str
@@ -67,6 +70,7 @@ class Alert:
     moved_at_ms: int | None = None
     fire_at_ms: int | None = None
     cleared_at_ms: int | None = None
+    doubt_ends_ms: int | None = None
     since_ms: int | None = None
     leader_epoch: int | None = None
     expected: str = ""
@@ -122,4 +126,4 @@ def alert_of(text: str) -> Alert:
 
 def _member(values: list[Any]) -> Member:
     member = Member(*values)
-    return member._replace(offsets=(values[-1][0], values[-1][1]) if values[-1] else None)
+    return member._replace(offsets=tuple(member.offsets) if member.offsets else None)  # type: ignore[arg-type]

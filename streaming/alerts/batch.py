@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidestaff.consistency.checks.sources import records_are_taken
 from tidestaff.consistency.model import HealthObservation, ProblemKind
@@ -20,7 +20,14 @@ from tidestaff.streaming.alerts.event import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-OutputRow: TypeAlias = tuple[str, int, str]
+
+class OutputRow(NamedTuple):
+    """What the operator puts out."""
+
+    kind: str
+    at_ms: int
+    payload: str
+
 
 # What adds up over batches, and what the last word of each bucket counts.
 COUNTED: Final = ("rows", "quiet", "stepped", "late", "quarantined", "state_rebuilt")

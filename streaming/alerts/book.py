@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidestaff.streaming.alerts.event import Event, EventKind
+from tidestaff.streaming.alerts.event import NO_CLUSTERS, Event, EventKind
 from tidestaff.streaming.alerts.identity import (
     REFUSED,
     Kind,
@@ -20,7 +20,7 @@ from tidestaff.streaming.alerts.identity import (
     slot_of,
     waits_for_order,
 )
-from tidestaff.streaming.alerts.life import begun_by, is_due, settle, take
+from tidestaff.streaming.alerts.life import begun_by, doubt, is_due, settle, take
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -51,11 +51,19 @@ class Advanced:
 
 
 def advance(
-    book: Book, events: Iterable[Event], clocks: Mapping[str, int], policy: AlertPolicy
+    book: Book,
+    events: Iterable[Event],
+    clocks: Mapping[str, int],
+    policy: AlertPolicy,
+    *,
+    memory_lost: bool = False,
 ) -> Advanced:
-    """Take a batch of events, and the clocks as they stand at its end."""
+    """Take a batch of events, and the clocks as they stand at its end. `memory_lost`: the operator
+    began anew with this batch, and will not say of what was found before that it is over."""
     work = _Work(book, policy)
     waiting, number = dict(book.waiting), book.next_waiting
+    if memory_lost:
+        work.doubt(_later(book.clocks, clocks))
     for event in events:
         if waits_for_order(event.code):
             waiting[number] = event
@@ -118,6 +126,13 @@ class _Work:
             return
         for fingerprint in facts if event.kind is EventKind.CLEARED else facts[-1:]:
             take(self._own(fingerprint), event, self.policy, self.told)
+
+    def doubt(self, clocks: Mapping[str, int]) -> None:
+        """What the job finds of itself is not the operator's."""
+        for fingerprint, alert in list(self.alerts.items()):
+            clock_ms = clocks.get(alert.cluster)
+            if alert.open and clock_ms is not None and alert.cluster not in NO_CLUSTERS:
+                doubt(self._own(fingerprint), clock_ms + self.policy.doubt_ms)
 
     def settle(self, clocks: Mapping[str, int]) -> None:
         for fingerprint, alert in list(self.alerts.items()):

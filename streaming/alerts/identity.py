@@ -20,6 +20,7 @@ GROUPED_CLASSES: Final = (
     FindingClass.FORECAST,
 )
 REFUSED: Final = "SRC004"
+GROUPED_CODES: Final = ("SRC006",)
 
 
 class Kind(Enum):
@@ -37,6 +38,8 @@ def kind_of(code: str) -> Kind:
     if rule.finding is FindingClass.LOSS and rule.severity is Severity.CRITICAL:
         return Kind.LATCHED
     if rule.scope is Scope.PARTITION and rule.finding in GROUPED_CLASSES:
+        return Kind.GROUPED
+    if code in GROUPED_CODES:
         return Kind.GROUPED
     return Kind.PLAIN
 

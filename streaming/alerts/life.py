@@ -59,7 +59,7 @@ def take(alert: Alert, event: Event, policy: AlertPolicy, told: list[Transition]
     if event.kind is EventKind.PENDING:
         _suspect(alert, event, at_ms, told)
     elif event.kind is EventKind.CLEARED:
-        _clear(alert, event, at_ms, told)
+        _clear(alert, member_of(event), at_ms, told)
     elif event.kind is EventKind.RAISED or not _active(alert, event):
         _raise(alert, event, at_ms, policy, told)
     else:
@@ -67,9 +67,11 @@ def take(alert: Alert, event: Event, policy: AlertPolicy, told: list[Transition]
 
 
 def settle(alert: Alert, now_ms: int, policy: AlertPolicy, told: list[Transition]) -> None:
-    """What has become due by now: a group fires, a hold-down ends."""
+    """What has become due by now: a group fires, a doubt or a hold-down ends."""
     if alert.fire_at_ms is not None and alert.fire_at_ms <= now_ms:
         _fire(alert, alert.fire_at_ms, told)
+    if alert.doubt_ends_ms is not None and alert.doubt_ends_ms <= now_ms:
+        _end_doubt(alert, alert.doubt_ends_ms, told)
     due_ms = _ends_at(alert, policy)
     if due_ms is not None and due_ms <= now_ms:
         _resolve(alert, due_ms, OVER, told)
@@ -79,7 +81,21 @@ def settle(alert: Alert, now_ms: int, policy: AlertPolicy, told: list[Transition
 def is_due(alert: Alert, now_ms: int, policy: AlertPolicy) -> bool:
     """Whether `settle` would do anything."""
     due_ms = _ends_at(alert, policy) if alert.fire_at_ms is None else alert.fire_at_ms
-    return due_ms is not None and due_ms <= now_ms
+    return any(at_ms is not None and at_ms <= now_ms for at_ms in (due_ms, alert.doubt_ends_ms))
+
+
+def doubt(alert: Alert, until_ms: int) -> None:
+    """The operator has lost its memory: what it does not find again until then is over."""
+    for key, member in list(alert.members.items()):
+        if member.active:
+            alert.put(key, member._replace(doubted=True))
+    alert.doubt_ends_ms = until_ms
+
+
+def _end_doubt(alert: Alert, at_ms: int, told: list[Transition]) -> None:
+    alert.doubt_ends_ms = None
+    for key in [key for key, member in alert.members.items() if member.doubted]:
+        _clear(alert, key, at_ms, told)
 
 
 def _ends_at(alert: Alert, policy: AlertPolicy) -> int | None:
@@ -147,8 +163,7 @@ def _raise(
         _describe(alert, event)
 
 
-def _clear(alert: Alert, event: Event, at_ms: int, told: list[Transition]) -> None:
-    key = member_of(event)
+def _clear(alert: Alert, key: str, at_ms: int, told: list[Transition]) -> None:
     member = alert.members.get(key)
     if not alert.open or member is None or not member.active:
         return
@@ -176,6 +191,7 @@ def _begin(alert: Alert, event: Event, at_ms: int) -> None:
     alert.active_members = 0
     alert.started_at_ms, alert.since_ms = at_ms, event.since_ms
     alert.fired_at_ms = alert.resolved_at_ms = alert.cleared_at_ms = alert.ack = None
+    alert.doubt_ends_ms = None
     alert.reason = alert.evidence = None
     alert.example = member_of(event)
     _describe(alert, event)

@@ -30,11 +30,13 @@ class AlertPolicy:
     """The times of an alert's life, all of them event time.
 
     `lateness_ms`: by how much rows of one cluster may be out of step; nothing that waits for a time
-    is decided before the cluster's clock has passed it by this much.
+    is decided before the cluster's clock has passed it by this much. `doubt_ms`: how long a finding
+    that the operator has forgotten may take to be found again; longer than any rule's grace.
     """
 
     lateness_ms: int = 10_000
     group_wait_ms: int = 10_000
+    doubt_ms: int = 1_200_000
     hold_down_by_class_ms: Mapping[FindingClass, int] = field(default_factory=dict)
     hold_down_by_code_ms: Mapping[str, int] = field(default_factory=dict)
 

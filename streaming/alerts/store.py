@@ -91,7 +91,8 @@ class AlertStore:
             if newest_ms is not None:
                 clocks[UNKNOWN_CLUSTER] = newest_ms
             events = [*batch.events, *refusals(batch.refused, newest_ms)]
-            told = self._advance(book, events, clocks)
+            lost = self._is_new(query_id) or batch.stats.counted["state_rebuilt"] > 0
+            told = self._advance(book, events, clocks, memory_lost=lost)
             write_counts(self._db, query_id, batch)
             self._db.execute("INSERT OR REPLACE INTO batches VALUES (?, ?)", (query_id, batch_id))
         return BatchReport(
@@ -139,10 +140,15 @@ class AlertStore:
             self._book = without_resolved(self._next or book)
 
     def _advance(
-        self, book: Book, events: list[Event], clocks: Mapping[str, int]
+        self,
+        book: Book,
+        events: list[Event],
+        clocks: Mapping[str, int],
+        *,
+        memory_lost: bool = False,
     ) -> tuple[Transition, ...]:
         book = with_earlier_lives(self._db, book, events)
-        done = advance(book, events, clocks, self._policy)
+        done = advance(book, events, clocks, self._policy, memory_lost=memory_lost)
         write_step(self._db, book, done)
         self._next = done.book
         return done.transitions
@@ -157,9 +163,17 @@ class AlertStore:
         return with_alerts(self._db, book, {fingerprint for _, fingerprint in acks})
 
     def _is_done(self, query_id: str, batch_id: int) -> bool:
+        last = self._last_batch(query_id)
+        return last is not None and batch_id <= last
+
+    def _is_new(self, query_id: str) -> bool:
+        """A checkpoint made anew, with nothing of what the operator knew before."""
+        return self._last_batch(query_id) is None
+
+    def _last_batch(self, query_id: str) -> int | None:
         query = "SELECT batch_id FROM batches WHERE query_id = ?"
         row = self._db.execute(query, (query_id,)).fetchone()
-        return row is not None and batch_id <= row[0]
+        return None if row is None else int(row[0])
 
     def _check_writer(self) -> None:
         row = self._db.execute("SELECT value FROM meta WHERE key = 'writer'").fetchone()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 DEFAULT_WIDTH: Final = 100
 NARROWEST: Final = 60
+LEAST_ROOM: Final = 30
 GAP: Final = "  "
 
 _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -52,9 +53,10 @@ def paragraph(text: str, *, indent: int = 0, width: int | None = None) -> list[s
 
 
 def labelled(rows: Sequence[tuple[str, str]], *, indent: int = 0) -> list[str]:
-    """`label  value` lines whose values hang under each other."""
+    """`label  value` lines whose values hang under each other; beside a long label they keep some
+    room, beyond the terminal's width if need be."""
     label_width = max((len(label) for label, _ in rows), default=0)
-    room = terminal_width() - indent - label_width - len(GAP)
+    room = max(LEAST_ROOM, terminal_width() - indent - label_width - len(GAP))
     lines: list[str] = []
     for label, value in rows:
         first, *more = wrapped(value, room)

@@ -31,7 +31,9 @@ from tidestaff.streaming.operator.silence import (
     Clock,
     Gap,
     find_silent,
-    find_silent_source,
+    find_silent_sources,
+    find_total_silence,
+    hear,
     silent,
     told_silence,
 )
@@ -118,14 +120,13 @@ class Bucket:
         if not subject.sequence.offer(row):
             self._said.counts["late"] += 1
         subject.heard = True
+        if row.kind == CLUSTER:
+            hear(subject, row.source, row.observed_at_ms)
         self._drain_small(subject, MISSING)
 
     def _drain_small(self, subject: Subject, horizon_ms: int) -> None:
         sequence = subject.sequence
-        last_ms, source = sequence.at_ms, sequence.source
         for row in sequence.ready(horizon_ms):
-            self._heard_again(subject, last_ms, source, row)
-            last_ms, source = row.observed_at_ms, row.source
             observation = self._observation(row)
             if observation is None:
                 continue
@@ -133,18 +134,6 @@ class Bucket:
             self._said.counts["stepped"] += 1
             subject.memory, verdicts = step(before, observation)  # type: ignore[assignment]
             self._tell(subject, verdicts, observation, before)
-
-    def _heard_again(self, subject: Subject, last_ms: int, source: str, row: Row) -> None:
-        """A source that was silent was so whether or not somebody noticed meanwhile."""
-        if subject.kind != CLUSTER or subject.memory is None:
-            return
-        due_ms = last_ms + self.limits.silence_ms
-        if subject.silent_since is None and row.observed_at_ms > due_ms:
-            subject.silent_since = last_ms
-            self.say_silence(events.RAISED, subject, source, due_ms, last_ms)
-        if subject.silent_since is not None:
-            subject.silent_since = None
-            self.say_silence(events.CLEARED, subject, source, row.observed_at_ms, last_ms)
 
     def _tell(
         self,
@@ -190,7 +179,7 @@ class Bucket:
 
     def _screened(self, block: Block, rows: Longs, slots: Longs, derailed: Any) -> Any:
         numbers, by_slot, bodies = self.slots.numbers, self.by_slot, block.body
-        passed = numbers.armed[slots] & ~derailed[slots]
+        passed = numbers.armed[slots] & ~derailed[slots] & ~block.odd[rows]
         for at in np.flatnonzero(passed).tolist():
             if by_slot[slots[at]].body != bodies[rows[at]]:
                 passed[at] = False
@@ -303,7 +292,7 @@ class Bucket:
 
     def _gone(self, partition: Partition, row: Row) -> None:
         topic, _, number = partition.name.rpartition("-")
-        place = {"topic": topic, "partition": int(number), "source": row.source}
+        place: dict[str, Any] = {"topic": topic, "partition": int(number), "source": row.source}
         topic_id = partition.memory.topic_id if partition.memory is not None else None
         for code, broker in partition.active:
             told = events.cleared(code, broker, silent(row.cluster, row.observed_at_ms, **place))
@@ -342,7 +331,8 @@ class Bucket:
             horizon_ms = self._horizon(subject.cluster, newest_ms)
             if subject.sequence.held:
                 self._drain_small(subject, horizon_ms)
-            find_silent_source(self, subject, ticked_ms)
+            find_silent_sources(self, subject, horizon_ms)
+            find_total_silence(self, subject, ticked_ms)
             forget_subjects(self, subject, horizon_ms)
 
     def _waiting(self) -> list[Partition]:

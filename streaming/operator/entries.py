@@ -11,13 +11,23 @@ if TYPE_CHECKING:
     from tidestaff.streaming.operator.events import Findings
 
 
+class Hearing:
+    """When a source reported last, whether it is said to be silent, and its reports that wait for
+    others that may be on their way."""
+
+    __slots__ = ("last_ms", "silent", "waiting")
+
+    def __init__(self, last_ms: int, waiting: list[int], *, silent: bool) -> None:
+        self.last_ms, self.silent, self.waiting = last_ms, silent, waiting
+
+
 class Subject:
     """A cluster, or one place of a source. `heard` in this batch; `waited_ms` is for how long the
-    job's clock has ticked since it was heard last."""
+    job's clock has ticked since it was heard last. `sources` are those of a cluster."""
 
     __slots__ = (
         *("active", "cluster", "heard", "kind", "memory", "name", "sequence"),
-        *("silent_since", "waited_ms"),
+        *("sources", "waited_ms"),
     )
 
     def __init__(self, kind: str, cluster: str, name: str) -> None:
@@ -25,9 +35,9 @@ class Subject:
         self.sequence = Sequence()
         self.memory: ClusterMemory | HealthMemory | None = None
         self.active: Findings = {}
-        self.silent_since: int | None = None
         self.heard = False
         self.waited_ms = 0
+        self.sources: dict[str, Hearing] = {}
 
 
 class Partition:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from tidestaff.connectors.wire import MISSING, Row
@@ -10,16 +10,21 @@ from tidestaff.streaming.operator.screen import Moved
 from tidestaff.streaming.operator.slots import WIDTH
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    import numpy.typing as npt
     from tidestaff.streaming.operator.slots import Flags, Longs
+
+
+_PER_REPLICA: Final = 4
+"""Lists with a number a replica; the leader's second reading, with as many numbers, comes last."""
 
 
 class Block(NamedTuple):
     """Rows as columns. `whole` gives a row back; only rows that are judged are ever asked for.
 
-    `home` is False for the copies of a cluster's reports that go to every bucket as a clock.
+    `home` is False for the copies of a cluster's reports that go to every bucket as a clock. Rows
+    that are `odd` have more replicas than there is room for, or lists that do not fit together; the
+    lists of these are kept in `more`.
     """
 
     home: Flags
@@ -33,7 +38,8 @@ class Block(NamedTuple):
     read_at: Longs
     again: Longs
     again_count: Longs
-    more: Sequence[Any]
+    odd: Flags
+    more: Mapping[int, list[list[int]]]
     body: Sequence[bytes]
 
     @property
@@ -42,14 +48,12 @@ class Block(NamedTuple):
 
     def whole(self, at: int) -> Row:
         moved = self.moved
-        count = int(moved.replicas[at])
-        columns: list[list[int]] = [
-            [int(number) for number in column[at][:count]]
-            for column in (moved.start, moved.watermark, moved.end, self.read_at)
-        ]
-        if self.more[at] is not None:
-            columns = self.more[at]
-        again = [int(number) for number in self.again[at]]
+        columns = self.more.get(at)
+        if columns is None:
+            count, again_count = int(moved.replicas[at]), int(self.again_count[at])
+            wide = (moved.start, moved.watermark, moved.end, self.read_at)
+            columns = [column[at][:count].tolist() for column in wide]
+            columns.append(self.again[at][:again_count].tolist())
         return Row(
             int(self.version[at]),
             self.kind[at],
@@ -59,62 +63,110 @@ class Block(NamedTuple):
             int(moved.at[at]),
             int(moved.previous[at]),
             int(self.round[at]),
-            columns[0],
-            columns[1],
-            columns[2],
-            columns[3],
-            again[: int(self.again_count[at])],
+            *(columns[0], columns[1], columns[2], columns[3], columns[4]),
             self.body[at],
         )
 
 
-def block_of(rows: Sequence[Row], *, home: bool = True) -> Block:
-    """Columns of plain rows, for everything that is not Spark."""
-    numbers = [
-        _wide([getattr(row, name) for row in rows])
-        for name in ("log_start_offsets", "high_watermarks", "log_end_offsets", "read_at_ms")
-    ]
-    again = _wide([row.leader_again for row in rows])
+class Lists(NamedTuple):
+    """The lists of numbers of every row: those of a row stand one after the other in `flat` from
+    `begin` on, with their `lengths`, a column a list."""
+
+    flat: Longs
+    begin: Longs
+    lengths: Longs
+
+    def wide(self, which: int) -> Longs:
+        """One of the lists, as far as there is room for it."""
+        begin = self.begin + self.lengths[:, :which].sum(axis=1)
+        places = begin[:, None] + np.arange(WIDTH)
+        there = np.arange(WIDTH) < self.lengths[:, which, None]
+        if not len(self.flat):
+            return np.full(there.shape, MISSING, np.int64)
+        return np.where(there, self.flat[np.minimum(places, len(self.flat) - 1)], MISSING)
+
+    def odd(self) -> Flags:
+        each, again = self.lengths[:, :_PER_REPLICA], self.lengths[:, _PER_REPLICA]
+        same = (each == each[:, :1]).all(axis=1) & (each[:, 0] <= WIDTH)
+        fits: Flags = same & ((again == 0) | (again == _PER_REPLICA))
+        return ~fits
+
+    def of_row(self, at: int) -> list[list[int]]:
+        ends = self.begin[at] + np.cumsum(self.lengths[at])
+        pairs = zip(ends.tolist(), self.lengths[at].tolist(), strict=True)
+        return [self.flat[end - length : end].tolist() for end, length in pairs]
+
+
+def block_of_columns(
+    *,
+    home: Flags,
+    version: Longs,
+    kind: Sequence[str],
+    cluster: Sequence[str],
+    source: Sequence[str],
+    subject: Sequence[str],
+    round: Longs,  # noqa: A002 - the column's name
+    at: Longs,
+    previous: Longs,
+    lists: Lists,
+    body: Sequence[bytes],
+) -> Block:
+    again, odd = lists.wide(_PER_REPLICA), lists.odd()
     moved = Moved(
-        at=_longs([row.observed_at_ms for row in rows]),
-        previous=_longs([row.previous_at_ms for row in rows]),
-        replicas=_longs([len(row.log_end_offsets) for row in rows]),
-        start=numbers[0],
-        watermark=numbers[1],
-        end=numbers[2],
-        leader_again_end=again[:, 2].copy(),
+        at=at,
+        previous=previous,
+        replicas=lists.lengths[:, 2],
+        start=lists.wide(0),
+        watermark=lists.wide(1),
+        end=lists.wide(2),
+        leader_again_end=again[:, 2],
     )
     return Block(
-        np.full(len(rows), home),
-        _longs([row.schema_version for row in rows]),
-        [row.kind for row in rows],
-        [row.cluster for row in rows],
-        [row.source for row in rows],
-        [row.subject for row in rows],
-        _longs([row.round for row in rows]),
+        home,
+        version,
+        kind,
+        cluster,
+        source,
+        subject,
+        round,
         moved,
-        numbers[3],
+        lists.wide(3),
         again,
-        _longs([len(row.leader_again) for row in rows]),
-        [_more(row) for row in rows],
-        [row.body for row in rows],
+        lists.lengths[:, _PER_REPLICA],
+        odd,
+        {at: lists.of_row(at) for at in np.flatnonzero(odd).tolist()},
+        body,
     )
 
 
-def _more(row: Row) -> list[list[int]] | None:
-    """All offsets of a row that has more replicas than the columns hold."""
-    columns = [row.log_start_offsets, row.high_watermarks, row.log_end_offsets, row.read_at_ms]
-    lengths = {len(column) for column in columns}
-    return columns if len(lengths) > 1 or max(lengths) > WIDTH else None
+def block_of(rows: Sequence[Row], *, home: bool = True) -> Block:
+    """Columns of plain rows, for everything that is not Spark."""
+    lists = [
+        (r.log_start_offsets, r.high_watermarks, r.log_end_offsets, r.read_at_ms, r.leader_again)
+        for r in rows
+    ]
+    lengths = _longs([[len(each) for each in row] for row in lists]).reshape(
+        len(rows), _PER_REPLICA + 1
+    )
+    sizes = lengths.sum(axis=1)
+    return block_of_columns(
+        home=np.full(len(rows), home),
+        version=_longs([row.schema_version for row in rows]),
+        kind=[row.kind for row in rows],
+        cluster=[row.cluster for row in rows],
+        source=[row.source for row in rows],
+        subject=[row.subject for row in rows],
+        round=_longs([row.round for row in rows]),
+        at=_longs([row.observed_at_ms for row in rows]),
+        previous=_longs([row.previous_at_ms for row in rows]),
+        lists=Lists(
+            _longs([number for row in lists for each in row for number in each]),
+            np.cumsum(sizes) - sizes,
+            lengths,
+        ),
+        body=[row.body for row in rows],
+    )
 
 
-def _longs(values: Sequence[int]) -> Longs:
+def _longs(values: Any) -> Longs:
     return np.asarray(values, np.int64)
-
-
-def _wide(lists: Sequence[Sequence[int]]) -> Longs:
-    wide: npt.NDArray[np.int64] = np.full((len(lists), WIDTH), MISSING, np.int64)
-    for at, values in enumerate(lists):
-        kept = values[:WIDTH]
-        wide[at, : len(kept)] = kept
-    return wide

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 from tidestaff.connectors.wire import CLUSTER, Row
+from tidestaff.consistency.errors import ConsistencyError
 from tidestaff.streaming.operator.bucket import Bucket, Limits
-from tidestaff.streaming.operator.entries import Partition, Subject
+from tidestaff.streaming.operator.entries import Hearing, Partition, Subject
 from tidestaff.streaming.operator.events import Active, Findings
 from tidestaff.streaming.operator.silence import Clock, Gap
 from tidestaff.streaming.operator.slots import Numbers
@@ -25,14 +26,10 @@ from tidestaff.streaming.operator.state_codec import CODEC, Pool, StateCodec, St
 if TYPE_CHECKING:
     from tidestaff.streaming.operator.sequence import Sequence
 
-STATE_VERSION: Final = 1
+STATE_VERSION: Final = 2
 MAX_SHARED: Final = 2_000
 MAX_UNPACKED: Final = 2**31
 _CODEC: Final = pa.Codec("zstd", compression_level=1)
-_LONGS: Final = (
-    *("at", "interval", "committed", "ledger"),
-    *("start", "watermark", "end", "caught_up", "mark_at", "mark"),
-)
 
 
 class Saved(NamedTuple):
@@ -145,9 +142,9 @@ class Keeper:
             subject.name,
             memory,
             _findings(subject.active),
-            subject.silent_since,
             _sequence(subject.sequence),
             subject.waited_ms,
+            [[name, h.last_ms, h.silent, h.waiting] for name, h in subject.sources.items()],
         ]
 
 
@@ -246,7 +243,7 @@ def restore(saved: Saved, limits: Limits) -> Keeper:
         keeper = Keeper(bucket, pool)
         _restore_partitions(saved, bucket, codec, pool)
         _restore_rest(rest, bucket, codec, pool)
-    except StateLayoutError as error:
+    except (StateLayoutError, ConsistencyError) as error:
         raise UnreadableStateError(str(error)) from error
     except (ValueError, LookupError, TypeError, OSError, MemoryError, pa.ArrowException) as error:
         raise UnreadableStateError(f"{type(error).__name__}: {error}") from error
@@ -299,11 +296,12 @@ def _restore_rest(rest: dict[str, Any], bucket: Bucket, codec: StateCodec, pool:
     bucket.clocks = {name: Clock(reports) for name, reports in rest["clocks"].items()}
     bucket.gaps = [Gap(*gap) for gap in rest["gaps"]]
     bucket.tick_ms = rest["tick"]
-    for kind, cluster, name, memory, active, silent_since, sequence, *waited in rest["subjects"]:
+    for kind, cluster, name, memory, active, sequence, waited_ms, sources in rest["subjects"]:
         subject = Subject(kind, cluster, name)
         read: Any = codec.cluster_reader if kind == CLUSTER else codec.health_reader
         subject.memory = None if memory is None else read(memory, pool)
-        subject.active, subject.silent_since = _findings_of(active), silent_since
+        subject.active, subject.waited_ms = _findings_of(active), waited_ms
         _restore_sequence(subject.sequence, sequence)
-        subject.waited_ms = waited[0] if waited else 0
+        for source, last_ms, silent, waiting in sources:
+            subject.sources[source] = Hearing(last_ms, waiting, silent=silent)
         bucket.subjects[kind, cluster, name] = subject

@@ -81,7 +81,8 @@ def take_over(numbers: Numbers, slots: Longs, moved: Moved) -> None:
     now = moved.at[:, None]
 
     caught_up, mark_at = numbers.caught_up[slots], numbers.mark_at[slots]
-    at_end = moved.end >= leader_end
+    after_gap = (moved.at - numbers.at[slots] > numbers.lag_time[slots])[:, None]
+    at_end = (moved.end >= leader_end) | after_gap
     numbers.caught_up[slots] = np.where(at_end, now, np.maximum(caught_up, mark_at))
     numbers.mark_at[slots] = now
     numbers.mark[slots] = leader_end

@@ -7,7 +7,7 @@ is judged; by then nothing that could explain it is still on its way, so the bat
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from tidestaff.consistency.memory import NOBODY
 from tidestaff.consistency.model import HealthObservation, ProblemKind
 from tidestaff.consistency.monitor import step
 from tidestaff.streaming.operator import events
-from tidestaff.streaming.operator.entries import Partition
+from tidestaff.streaming.operator.entries import Hearing, Partition
 
 if TYPE_CHECKING:
     from tidestaff.streaming.operator.bucket import Bucket
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tidestaff.streaming.operator.events import Event
 
 MAX_REPORTS: Final = 256
+REMEMBER_SOURCE_MS: Final = 86_400_000
 
 
 class Gap(NamedTuple):
@@ -99,22 +100,64 @@ def _find_gaps(bucket: Bucket, cluster: str, clock: Clock, until_ms: int) -> Non
     bucket.gaps = waiting
 
 
-def find_silent_source(bucket: Bucket, subject: Subject, ticked_ms: int) -> None:
-    """A source is silent against the job's own clock: while that went on, nothing came of it.
+def hear(subject: Subject, source: str, at_ms: int) -> None:
+    """A report of a source, in its place among those that wait."""
+    hearing = subject.sources.get(source)
+    if hearing is None:
+        subject.sources[source] = Hearing(at_ms, [], silent=False)
+    elif at_ms > hearing.last_ms and at_ms not in hearing.waiting:
+        insort(hearing.waiting, at_ms)
+
+
+def find_silent_sources(bucket: Bucket, subject: Subject, until_ms: int) -> None:
+    """Of several sources of one cluster one may fall silent while another goes on reporting."""
+    for source, hearing in list(subject.sources.items()):
+        _judge_reports(bucket, subject, source, until_ms)
+        if hearing.silent and hearing.last_ms + REMEMBER_SOURCE_MS <= until_ms:
+            # Taken away on purpose, it seems.
+            bucket.say_silence(events.CLEARED, subject, source, until_ms, hearing.last_ms)
+            del subject.sources[source]
+        elif not hearing.silent and hearing.last_ms + bucket.limits.silence_ms <= until_ms:
+            _say_silent(bucket, subject, source)
+
+
+def _judge_reports(bucket: Bucket, subject: Subject, source: str, until_ms: int) -> None:
+    """A source that was silent was so whether or not somebody noticed meanwhile."""
+    hearing = subject.sources[source]
+    while hearing.waiting and hearing.waiting[0] <= until_ms:
+        at_ms = hearing.waiting.pop(0)
+        if not hearing.silent and at_ms - hearing.last_ms > bucket.limits.silence_ms:
+            _say_silent(bucket, subject, source)
+        if hearing.silent:
+            bucket.say_silence(events.CLEARED, subject, source, at_ms, hearing.last_ms)
+        hearing.last_ms, hearing.silent = at_ms, False
+
+
+def _say_silent(bucket: Bucket, subject: Subject, source: str) -> None:
+    hearing = subject.sources[source]
+    hearing.silent = True
+    due_ms = hearing.last_ms + bucket.limits.silence_ms
+    bucket.say_silence(events.RAISED, subject, source, due_ms, hearing.last_ms)
+
+
+def find_total_silence(bucket: Bucket, subject: Subject, ticked_ms: int) -> None:
+    """Where no source reports, the job's own clock tells: while that went on, nothing came.
 
     Rows may be far behind that clock where a backlog is read, and it leaps when the job was down:
     so what counts is how long it ticked without a row, and one leap is not enough.
     """
-    silence_ms, last_ms = bucket.limits.silence_ms, subject.sequence.at_ms
+    silence_ms, last_ms = bucket.limits.silence_ms, subject.sequence.newest_ms
     if subject.kind != CLUSTER or subject.memory is None:
         return
     most_ms = -(-silence_ms // 2)
     subject.waited_ms = 0 if subject.heard else subject.waited_ms + min(ticked_ms, most_ms)
     subject.heard = False
     overdue = last_ms + silence_ms <= bucket.tick_ms - bucket.limits.lateness_ms
-    if subject.silent_since is None and overdue and subject.waited_ms >= silence_ms:
-        subject.silent_since = last_ms
-        bucket.say_silence(events.RAISED, subject, "", last_ms + silence_ms, last_ms)
+    if overdue and subject.waited_ms >= silence_ms:
+        for source, hearing in subject.sources.items():
+            _judge_reports(bucket, subject, source, last_ms)
+            if not hearing.silent:
+                _say_silent(bucket, subject, source)
 
 
 def told_silence(
@@ -123,23 +166,27 @@ def told_silence(
     """What is said when a partition or a source falls silent, or is heard again."""
     source = source or entry.sequence.source
     known: dict[str, Any] = {"source": source, "since_ms": since_ms}
+    code, problem = "SRC001", ProblemKind.SILENT
     if isinstance(entry, Partition):
         topic, _, number = entry.name.rpartition("-")
+        code, problem = "SRC006", ProblemKind.NOT_REPORTED
         known |= {"topic": topic, "partition": int(number), "place": f"partition {entry.name}"}
     else:
         known["place"] = f"source {source}"
-    observation = silent(entry.cluster, at_ms, **known)
+    observation = silent(entry.cluster, at_ms, problem, **known)
     if event == events.CLEARED:
-        return [events.cleared("SRC001", NOBODY, observation)]
+        return [events.cleared(code, NOBODY, observation)]
     _, verdicts = step(None, observation)
     return events.changes({}, verdicts, observation, None)[1]
 
 
-def silent(cluster: str, at_ms: int, **known: Any) -> HealthObservation:
+def silent(
+    cluster: str, at_ms: int, problem: ProblemKind = ProblemKind.SILENT, **known: Any
+) -> HealthObservation:
     return HealthObservation(
         cluster=cluster,
         observed_at_ms=at_ms,
-        problem=ProblemKind.SILENT,
+        problem=problem,
         reason="nothing was reported",
         **known,
     )

@@ -34,6 +34,7 @@ class Numbers(NamedTuple):
     interval: Longs
     committed: Longs
     ledger: Longs
+    lag_time: Longs
     start: Longs
     watermark: Longs
     end: Longs
@@ -60,6 +61,7 @@ def _empty(size: int) -> Numbers:
         interval=longs(size),
         committed=longs(size),
         ledger=longs(size),
+        lag_time=longs(size),
         start=longs(size, WIDTH),
         watermark=longs(size, WIDTH),
         end=longs(size, WIDTH),
@@ -102,6 +104,7 @@ class Slots:
         numbers.interval[slot] = memory.interval_ms
         numbers.committed[slot] = memory.committed_end
         numbers.ledger[slot] = memory.ledger_end
+        numbers.lag_time[slot] = memory.settings.replica_lag_time_max_ms
         numbers.replicas[slot] = len(memory.replicas)
         numbers.has_lineage[slot] = has_lineage
         for place, replica in enumerate(memory.replicas):

@@ -16,11 +16,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Union, get_args, get_origin, get_type_hints
 
 from tidestaff import consistency
-from tidestaff.connectors.bodies import rules_body
+from tidestaff.connectors.bodies import rules_body, rules_of
 from tidestaff.consistency.memory import ClusterMemory, HealthMemory, PartitionMemory
 from tidestaff.consistency.model import PartitionSettings, Registration
 from tidestaff.consistency.verdict import Verdicts
-from tidestaff.consistency.versions import Mode, RuleSet, rules_for
+from tidestaff.consistency.versions import RuleSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -147,7 +147,7 @@ class StateCodec:
             write = self._writer(inner)
             return lambda value, pool: None if value is None else write(value, pool)
         if hint is RuleSet:
-            return lambda value, _: list(rules_body(value).values())
+            return lambda value, _: rules_body(value)
         if get_origin(hint) is tuple:
             return self._tuple_writer(get_args(hint))
         if isinstance(hint, type) and issubclass(hint, Enum):
@@ -181,7 +181,7 @@ class StateCodec:
             read = self._reader(inner)
             return lambda value, pool: None if value is None else read(value, pool)
         if hint is RuleSet:
-            return lambda value, _: _rules(*value)
+            return lambda value, _: rules_of(value)
         if get_origin(hint) is tuple:
             return self._tuple_reader(get_args(hint))
         if isinstance(hint, type) and issubclass(hint, Enum):
@@ -226,17 +226,6 @@ class StateCodec:
             return shape(**kept)
 
         return read
-
-
-def _rules(version: str, mode: str, protocol: str, elr: bool, migrating: bool) -> RuleSet:
-    kept = Mode(mode)
-    return rules_for(
-        version,
-        kept,
-        protocol=protocol,
-        elr=elr if kept is Mode.KRAFT else None,
-        migrating=migrating,
-    )
 
 
 CODEC: Final = StateCodec()

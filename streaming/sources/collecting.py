@@ -11,15 +11,22 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pydantic import TypeAdapter
+from tidestaff.connectors.agent_options import agent_options
 from tidestaff.connectors.broker_options import options_of
 from tidestaff.connectors.brokers import BrokerConnector
-from tidestaff.connectors.errors import ConnectorError
+from tidestaff.connectors.errors import ConnectorError, OptionError
 from tidestaff.connectors.linking import Linker
 from tidestaff.connectors.pacing import Pace
+from tidestaff.connectors.wire import CLUSTER, HEALTH, observation_of
+from tidestaff.connectors.zookeeper import ZookeeperConnector, options_without_brokers
+from tidestaff.connectors.zookeeper_metadata import zookeeper_source
+from tidestaff.connectors.zookeeper_options import zookeeper_options
+from tidestaff.consistency.model import HealthObservation
 from tidestaff.streaming.commands.arguments import did_you_mean
 from tidestaff.streaming.commands.exits import CommandError
 from tidestaff.streaming.settings import (
@@ -28,12 +35,20 @@ from tidestaff.streaming.settings import (
     RecordingSource,
     SimulatorSource,
 )
-from tidestaff.streaming.sources.row_files import PARQUET, listed, write
+from tidestaff.streaming.sources.row_files import (
+    PARQUET,
+    RowFileError,
+    batches,
+    listed,
+    to_rows,
+    write,
+)
 from tidestaff.streaming.sources.simulated import SimulatedCollector, script_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tidestaff.connectors.wire import Row
     from tidestaff.consistency.model import Observation
     from tidestaff.streaming.sources.simulated import Told
 
@@ -52,13 +67,19 @@ def _as_simulator(source: DirectSource) -> SimulatorSource:
     return TypeAdapter(SimulatorSource).validate_python(options)
 
 
+def _now_ms() -> int:
+    return int(time.time() * 1_000)
+
+
 def _brokers(name: str, source: DirectSource) -> Collector:
     """A live cluster through its brokers. What the options say wrong is told here."""
     from tidestaff.connectors.kafka_python_reader import KafkaPythonReader  # noqa: PLC0415 - slow
 
     secrets = {key: value.get_secret_value() for key, value in source.secrets.items()}
     try:
-        options = options_of(source.options, secrets)
+        zookeeper, given, plain, secrets = zookeeper_options(source.options, secrets)
+        asking, plain, secrets = agent_options(plain, secrets)
+        options = options_of(plain, secrets)
         pace = Pace(options.requests_per_second, lambda: time.monotonic() * 1_000, time.sleep)
         reader = KafkaPythonReader(
             options.bootstrap_servers,
@@ -69,14 +90,45 @@ def _brokers(name: str, source: DirectSource) -> Collector:
     except ConnectorError as error:
         raise CommandError(f"clusters: {name}: {error.reason}", error.remedy) from None
     pool = ThreadPoolExecutor(options.concurrency, thread_name_prefix=f"asking-{name}")
+    metadata = None
+    if zookeeper is not None:
+        options = replace(options, mode="zookeeper")
+        metadata = zookeeper_source(zookeeper, options.wants, locate=reader.metadata)
     return BrokerConnector(
-        reader, name, options, now_ms=lambda: int(time.time() * 1_000), each=pool.map
+        reader,
+        name,
+        options,
+        now_ms=_now_ms,
+        each=pool.map,
+        metadata=metadata,
+        given=given,
+        agents=asking and asking.agents(reader.hosts, options, _now_ms),
     )
+
+
+def _zookeeper(name: str, source: DirectSource) -> Collector:
+    """A live cluster through ZooKeeper alone."""
+    secrets = {key: value.get_secret_value() for key, value in source.secrets.items()}
+    try:
+        zookeeper, given, plain, secrets = zookeeper_options(source.options, secrets)
+        if zookeeper is None:
+            raise OptionError("zookeeper_connect", "is missing", "write host:port/chroot")
+        options = options_without_brokers(plain, secrets)
+        return ZookeeperConnector(
+            zookeeper_source(zookeeper, options.wants),
+            name,
+            options,
+            now_ms=lambda: int(time.time() * 1_000),
+            given=given,
+        )
+    except ConnectorError as error:
+        raise CommandError(f"clusters: {name}: {error.reason}", error.remedy) from None
 
 
 COLLECTORS: Final[dict[str, Callable[[str, DirectSource], Collector]]] = {
     "simulator": lambda name, source: SimulatedCollector(name, _as_simulator(source)),
     "brokers": _brokers,
+    "zookeeper": _zookeeper,
 }
 
 
@@ -155,6 +207,8 @@ class Collecting(threading.Thread):
         self._now_ms = now_ms
         self._stopped = threading.Event()
         self._linker = Linker()
+        self._told: list[HealthObservation] = []
+        self._resume()
 
     def stop(self) -> None:
         self._stopped.set()
@@ -171,6 +225,8 @@ class Collecting(threading.Thread):
         interval_ms = source.round_interval_ms / getattr(source, "speed", 1.0)
         if isinstance(collector, SimulatedCollector):
             self._catch_up(collector)
+        elif hasattr(collector, "resume"):
+            collector.resume(self._told)
         due = time.monotonic()
         while not self._stopped.is_set():
             if getattr(collector, "finished", False):
@@ -179,6 +235,24 @@ class Collecting(threading.Thread):
             self._write(self._linker.link(collector.round()), collector)
             due = max(due + interval_ms / 1_000, time.monotonic() - 1.0)
             self._stopped.wait(max(0.0, due - time.monotonic()))
+
+    def _resume(self) -> None:
+        """Go on where the journal ends: at its last round that saw the cluster, and after."""
+        rounds: list[list[Row]] = []
+        for name in reversed(listed(self.journal.folder)):
+            try:
+                found = [r for batch in batches(self.journal.folder / name) for r in to_rows(batch)]
+            except (RowFileError, FileNotFoundError):
+                # The reader tells of it; the links begin anew there.
+                break
+            rounds.insert(0, found)
+            if any(row.kind == CLUSTER for row in found):
+                break
+        for found in rounds:
+            self._linker.resume(found)
+        last = rounds[-1] if rounds else []
+        seen = [observation_of(row) for row in last if row.kind == HEALTH]
+        self._told = [each for each in seen if isinstance(each, HealthObservation)]
 
     def _catch_up(self, collector: SimulatedCollector) -> None:
         """Live once more through what was written already; then time goes on from now."""
