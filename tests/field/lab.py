@@ -1,150 +1,76 @@
-"""A real cluster for a test: three KRaft nodes from jars on free ports of loopback, each a process
-that is ended by its id."""
+"""Real clusters for tests: the product's own lab, with every process ended whatever happens."""
 
 from __future__ import annotations
 
-import signal
-import socket
-import subprocess
-import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tidestaff.streaming.jars import jars
-
-from tests.brokers import LOCK, BrokerError, free_ports
+import pytest
+from tidestaff.streaming.jars import JarError, jars
+from tidestaff.streaming.lab.cluster import Lab
+from tidestaff.streaming.lab.plan import make_plan
+from tidestaff.streaming.lab.releases import KRAFT, ZOOKEEPER, ZOOKEEPER_LOCK, release_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+__all__ = ["CLUSTERS", "NODES", "Kind", "Lab", "need_jars", "running"]
+
 NODES: Final = (1, 2, 3)
-SESSION_MS: Final = 9_000
-_CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qg"
-_STARTS_WITHIN_S: Final = 150.0
-_ENDS_WITHIN_S: Final = 20.0
-_JAVA: Final = ("nice", "java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
-class Lab:
-    """Nodes that are brokers and controllers at once; `kill` and `start` take them by number."""
+class Kind(NamedTuple):
+    """A release and how its metadata are kept."""
 
-    def __init__(self, folder: Path) -> None:
-        ports = free_ports(2 * len(NODES))
-        self.ports = dict(zip(NODES, ports[: len(NODES)], strict=True))
-        self._controller_ports = dict(zip(NODES, ports[len(NODES) :], strict=True))
-        self._folder = folder
-        self._java = [
-            *_JAVA,
-            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-            "-cp",
-            ":".join(map(str, jars(LOCK, {}))),
-        ]
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+    version: str
+    mode: str
 
-    @property
-    def bootstrap(self) -> str:
-        return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+    def __str__(self) -> str:
+        return f"{self.version}-{self.mode}"
 
-    def data(self, node: int) -> Path:
-        """The log directory of a node."""
-        return self._folder / f"node-{node}" / "data"
 
-    def format(self) -> None:
-        for node in NODES:
-            self._file(node).parent.mkdir(parents=True, exist_ok=True)
-            self._file(node).write_text(self._properties(node), encoding="utf-8")
-            command = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID]
-            subprocess.run(
-                [*self._java, *command, "-c", str(self._file(node))],
-                check=True,
-                capture_output=True,
-            )
-
-    def start(self, *nodes: int) -> None:
-        for node in nodes:
-            log = self._file(node).with_name("broker.log")
-            with log.open("ab") as out:
-                self._processes[node] = subprocess.Popen(
-                    [*self._java, "kafka.Kafka", str(self._file(node))],
-                    stdout=out,
-                    stderr=out,
-                    start_new_session=True,
-                )
-        until = time.monotonic() + _STARTS_WITHIN_S
-        for node in nodes:
-            self._wait(node, until)
-
-    def kill(self, node: int) -> None:
-        """SIGKILL: the node has no time to say good-bye."""
-        process = self._processes.pop(node)
-        process.kill()
-        process.wait()
-
-    def pause(self, node: int) -> None:
-        """SIGSTOP: the process is there, its port is open, and nobody answers."""
-        self._processes[node].send_signal(signal.SIGSTOP)
-
-    def resume(self, node: int) -> None:
-        self._processes[node].send_signal(signal.SIGCONT)
-
-    def close(self) -> None:
-        for process in self._processes.values():
-            process.terminate()
-        until = time.monotonic() + _ENDS_WITHIN_S
-        for process in self._processes.values():
-            try:
-                process.wait(max(0.1, until - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        self._processes.clear()
-
-    def _file(self, node: int) -> Path:
-        return self._folder / f"node-{node}" / "server.properties"
-
-    def _wait(self, node: int, until: float) -> None:
-        log = self._file(node).with_name("broker.log")
-        while time.monotonic() < until and self._processes[node].poll() is None:
-            try:
-                with socket.create_connection(("127.0.0.1", self.ports[node]), timeout=1):
-                    return
-            except OSError:
-                time.sleep(0.2)
-        raise BrokerError(f"node {node} does not listen: {log.read_text()[-2_000:]}")
-
-    def _properties(self, node: int) -> str:
-        voters = ",".join(f"{n}@127.0.0.1:{p}" for n, p in self._controller_ports.items())
-        port, controller_port = self.ports[node], self._controller_ports[node]
-        return f"""\
-process.roles=broker,controller
-node.id={node}
-controller.quorum.voters={voters}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
-controller.listener.names=CONTROLLER
-log.dirs={self.data(node)}
-broker.session.timeout.ms={SESSION_MS}
-offsets.topic.replication.factor=3
-offsets.topic.num.partitions=1
-transaction.state.log.replication.factor=3
-transaction.state.log.num.partitions=1
-group.initial.rebalance.delay.ms=0
-auto.create.topics.enable=false
-auto.leader.rebalance.enable=false
-num.network.threads=1
-num.io.threads=2
-background.threads=1
-"""
+CLUSTERS: Final = (
+    Kind("0.10.2.2", ZOOKEEPER),
+    Kind("1.1.1", ZOOKEEPER),
+    Kind("2.8.2", ZOOKEEPER),
+    Kind("3.9.1", ZOOKEEPER),
+    Kind("3.9.1", KRAFT),
+    Kind("4.1.1", KRAFT),
+)
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Lab]:
-    """All nodes up; every process is ended whatever happens."""
-    lab = Lab(folder)
-    lab.format()
-    try:
-        lab.start(*NODES)
+def running(
+    folder: Path,
+    version: str = "3.9.1",
+    mode: str | None = None,
+    *,
+    brokers: int = 3,
+    cuttable: bool = False,
+    settings: Mapping[int, Mapping[str, str]] | None = None,
+    **more: Any,
+) -> Iterator[Lab]:
+    """All nodes up. `settings` by number of broker, those of 0 for all."""
+    plan = make_plan(
+        folder,
+        version=version,
+        mode=mode,
+        brokers=brokers,
+        cuttable=cuttable,
+        settings=settings,
+    )
+    with Lab(plan, **more) as lab:
         yield lab
-    finally:
-        lab.close()
+
+
+def need_jars(*versions: str) -> None:
+    """Skips the test where the jars cannot be had."""
+    for version in versions or ("3.9.1",):
+        release = release_of(version)
+        locks = [release.lock, *([ZOOKEEPER_LOCK] if ZOOKEEPER in release.modes else [])]
+        for lock in locks:
+            try:
+                jars(lock)
+            except JarError as error:
+                pytest.skip(f"the jars of Kafka {version} cannot be had: {error}")

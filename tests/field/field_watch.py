@@ -1,0 +1,217 @@
+"""A cluster under watch while an experiment goes on: rounds of a collector in a thread of its own,
+judged as the job would judge them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tidestaff.consistency.catalogue import BY_CODE
+from tidestaff.consistency.model import ClusterObservation, HealthObservation, PartitionObservation
+from tidestaff.consistency.monitor import step
+from tidestaff.consistency.verdict import FindingClass
+from tidestaff.streaming.settings import Cluster
+from tidestaff.streaming.sources.collecting import collector_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from tidestaff.consistency.model import Observation
+    from tidestaff.consistency.verdict import Violated
+
+    from tests.field.lab import Lab
+
+GRAVE = frozenset({FindingClass.LOSS, FindingClass.DIVERGENCE, FindingClass.PROTOCOL})
+"""What a healthy cluster must never be accused of, whatever is done to its processes."""
+
+
+class Alert(NamedTuple):
+    """A finding the first time it was raised on its subject."""
+
+    code: str
+    subject: str
+    expected: str
+    observed: str
+    broker: int | None
+    first: int | None
+    end: int | None
+    at_s: float
+
+    @property
+    def grave(self) -> bool:
+        rule = BY_CODE[self.code]
+        # What the catalogue calls information accuses nobody.
+        return rule.finding in GRAVE and rule.severity.value != "info"
+
+    def __str__(self) -> str:
+        offsets = "" if self.first is None else f" offsets [{self.first}, {self.end})"
+        broker = "" if self.broker is None else f" broker {self.broker}"
+        name = BY_CODE[self.code].name
+        return f"{self.code} {name} {self.subject}{broker}{offsets}"
+
+
+class Watch(threading.Thread):
+    """Begin it with `with`; every round of a second is judged, every finding is kept once."""
+
+    def __init__(self, lab: Lab, include: str = ".*", every_s: float = 1.0, **options: Any) -> None:
+        super().__init__(name="watch", daemon=True)
+        # Before there are threads: two that first import the client library block each other.
+        import_module("tidestaff.connectors.kafka_python_reader")
+        asked = {
+            "bootstrap_servers": lab.bootstrap,
+            "version": lab.plan.version,
+            "mode": lab.plan.mode,
+            "include": include,
+            "timeout_ms": 2_000,
+            **({"zookeeper_connect": lab.zookeeper_connect} if lab.zookeeper_connect else {}),
+            **_given(lab),
+            **options,
+        }
+        source = {"type": "direct", "collector": "brokers", "options": asked}
+        self._cluster = Cluster.model_validate({"name": "field", "source": source})
+        self._every_s = every_s
+        self._ends = threading.Event()
+        self._lock = threading.Condition()
+        self._memories: dict[tuple[str, ...], Any] = {}
+        self._found: dict[tuple[str, str, int | None, int | None, int | None], Alert] = {}
+        self._last: list[Observation] = []
+        self.began = time.monotonic()
+        self.took: list[float] = []
+        self.rounds = 0
+        self.failure: BaseException | None = None
+
+    def __enter__(self) -> Watch:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ends.set()
+        self.join(30)
+        if self.failure is not None and error is None:
+            raise self.failure
+
+    def run(self) -> None:
+        try:
+            collector = collector_of(self._cluster)
+            try:
+                while not self._ends.is_set():
+                    began = time.monotonic()
+                    self._judge(collector.round())
+                    self.took.append(time.monotonic() - began)
+                    self._ends.wait(max(0.0, began + self._every_s - time.monotonic()))
+            finally:
+                collector.close()  # type: ignore[attr-defined]
+        except BaseException as error:  # noqa: BLE001 - told to whoever waits for a round
+            with self._lock:
+                self.failure = error
+                self._lock.notify_all()
+
+    def _judge(self, seen: list[Observation]) -> None:
+        with self._lock:
+            for observation in seen:
+                key = subject(observation)
+                self._memories[key], verdicts = step(self._memories.get(key), observation)
+                for each in verdicts.violated:
+                    self._keep("/".join(key), each)
+            self._last = seen
+            self.rounds += 1
+            self._lock.notify_all()
+
+    def _keep(self, place: str, each: Violated) -> None:
+        first, end = (None, None) if each.offsets is None else each.offsets
+        known = (each.code, place, each.broker, first, end)
+        if known not in self._found:
+            at_s = time.monotonic() - self.began
+            self._found[known] = Alert(
+                each.code, place, each.expected, each.observed, each.broker, first, end, at_s
+            )
+
+    # -- what was found
+
+    @property
+    def alerts(self) -> list[Alert]:
+        with self._lock:
+            return list(self._found.values())
+
+    @property
+    def grave(self) -> list[Alert]:
+        return [alert for alert in self.alerts if alert.grave]
+
+    def codes(self) -> list[str]:
+        return sorted({alert.code for alert in self.alerts})
+
+    def found(self, code: str) -> list[Alert]:
+        return [alert for alert in self.alerts if alert.code == code]
+
+    def partition(self, topic: str, partition: int = 0) -> PartitionObservation | None:
+        with self._lock:
+            for each in self._last:
+                if isinstance(each, PartitionObservation) and (each.topic, each.partition) == (
+                    topic,
+                    partition,
+                ):
+                    return each
+        return None
+
+    @property
+    def cluster(self) -> ClusterObservation | None:
+        with self._lock:
+            return next((e for e in self._last if isinstance(e, ClusterObservation)), None)
+
+    @property
+    def health(self) -> list[HealthObservation]:
+        with self._lock:
+            return [e for e in self._last if isinstance(e, HealthObservation)]
+
+    # -- waiting
+
+    def wait_rounds(self, count: int, within_s: float = 120.0) -> None:
+        """Until so many whole rounds were judged that began after this call."""
+        with self._lock:
+            wanted = self.rounds + count + 1
+        self.wait_until(lambda: self.rounds >= wanted, within_s)
+
+    def wait_code(self, code: str, within_s: float = 60.0) -> Alert | None:
+        """The finding, or None when it does not come in time."""
+        self.wait_until(lambda: any(key[0] == code for key in self._found), within_s, must=False)
+        found = self.found(code)
+        return found[0] if found else None
+
+    def wait_until(
+        self, done: Callable[[], bool], within_s: float = 120.0, *, must: bool = True
+    ) -> bool:
+        until = time.monotonic() + within_s
+        with self._lock:
+            while not done():
+                if self.failure is not None:
+                    raise self.failure
+                left = until - time.monotonic()
+                if left <= 0:
+                    if must:
+                        raise AssertionError(f"the watch did not see it within {within_s} s")
+                    return False
+                self._lock.wait(left)
+        return True
+
+
+def subject(observation: Observation) -> tuple[str, ...]:
+    if isinstance(observation, PartitionObservation):
+        return (f"{observation.topic}-{observation.partition}",)
+    if isinstance(observation, HealthObservation):
+        return ("health", observation.place)
+    return ("cluster",)
+
+
+def _given(lab: Lab) -> dict[str, str]:
+    """Brokers before 0.11 cannot be asked for their settings."""
+    if not lab.plan.version.startswith("0.10."):
+        return {}
+    return {f"settings.{name}": value for name, value in lab.plan.settings.get(0, {}).items()}

@@ -1,0 +1,240 @@
+"""`make field`: every experiment on real clusters; writes docs/field-test.md.
+
+Rows are written after each experiment, and those of experiments that were not asked for stay, so a
+part can be run anew: python -m tests.field.run --only kip101,seeds
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tests.field import (
+    field_injected,
+    field_kip101,
+    field_lively,
+    field_report,
+    field_seeds,
+    field_truncation,
+)
+from tests.field.field_report import Row
+from tests.field.lab import CLUSTERS, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from tests.field.field_watch import Alert
+
+OLD, MIDDLE, NEW = (Kind(v, "zookeeper") for v in ("0.10.2.2", "1.1.1", "3.9.1"))
+
+
+def listed(alerts: list[Alert]) -> str:
+    return ", ".join(dict.fromkeys(map(str, alerts))) or "none"
+
+
+# -- rows
+
+
+def seeds(folder: Path, _: argparse.Namespace) -> Iterator[Row]:
+    return _all_there_are(lambda rows: field_seeds.play(folder, rows))
+
+
+def injected(folder: Path, _: argparse.Namespace) -> Iterator[Row]:
+    return _all_there_are(lambda rows: field_injected.play(folder, rows))
+
+
+def _all_there_are(play: Callable[[list[Row]], None]) -> Iterator[Row]:
+    """What came before an experiment broke off counts as well."""
+    rows: list[Row] = []
+    try:
+        play(rows)
+    except Exception:
+        yield from rows
+        raise
+    yield from rows
+
+
+def kip101(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
+    for number, kind in enumerate(_wanted((OLD, MIDDLE, NEW), options)):
+        for diverge in (True, False) if kind == OLD else (True,):
+            place = folder / f"{number}-{diverge}"
+            outcome = field_kip101.play(place, kind.version, diverge=diverge)
+            yield from kip101_rows(outcome, kind, diverge=diverge)
+
+
+def kip101_rows(outcome: field_kip101.Outcome, kind: Kind, *, diverge: bool) -> list[Row]:
+    name = "C's watermark was checkpointed" if diverge else "C is killed at once"
+    at = outcome.acknowledged_at
+    told = {(a.code, a.broker, a.first, a.end) for a in outcome.grave}
+    if kind == OLD:
+        wanted = {("TRN001", field_kip101.A, at, at + 1)}
+        if diverge:
+            wanted.add(("TRN006", field_kip101.C, at, at + 1))
+        expected = f"the acknowledged record at offset {at} is lost"
+        expected += "; C keeps it, A and B hold another" if diverge else ""
+        expected += "; alerts: " + ", ".join(
+            f"{c} broker {b} [{f}, {e})" for c, b, f, e in sorted(wanted)
+        )
+        holds = outcome.lost and outcome.diverged == diverge and told == wanted
+    else:
+        expected = "nothing lost, nothing diverged, no grave alert"
+        holds = not outcome.lost and not outcome.diverged and not told
+    state = (
+        f"{'lost' if outcome.lost else 'kept'}, {'diverged' if outcome.diverged else 'all equal'}"
+    )
+    seen = f"{state}, ISR {list(outcome.isr)}; grave alerts: {listed(outcome.grave)}"
+    rows = [Row("kip101", name, str(kind), expected, seen, holds, outcome.took_s)]
+    if kind == OLD and diverge:
+        said = "<br>".join(f"{tool}: {text or '(nothing)'}" for tool, text in outcome.tools.items())
+        rows.append(
+            Row(
+                "tools",
+                "KIP-101 divergence, when all brokers are back",
+                str(kind),
+                "what Kafka's own tools say of the diverged partition",
+                said,
+                holds=True,
+                seconds=0,
+            )
+        )
+    return rows
+
+
+def truncation(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
+    for number, kind in enumerate(_wanted(CLUSTERS, options)):
+        until = time.monotonic() + 60 * options.minutes if options.minutes else None
+        tally = field_truncation.play(
+            folder / str(number),
+            kind,
+            rounds=options.rounds,
+            seed=options.seed + number,
+            until=until,
+            say=print,
+        )
+        yield from truncation_rows(tally)
+
+
+def truncation_rows(tally: field_truncation.Tally) -> list[Row]:
+    wrong = "; ".join(tally.wrong[:5])
+    rows = [
+        Row(
+            "truncation",
+            "rounds of kill, restart and write by chance",
+            str(tally.kind),
+            "every cut a broker logs is the predicted one; no grave alert where nothing is unclean",
+            f"{tally.rounds} rounds, {tally.compared} logs compared, {tally.cuts} of them cut, "
+            f"{len(tally.wrong)} otherwise than predicted{': ' if wrong else ''}{wrong}; "
+            f"grave alerts: {listed(tally.unexpected)}",
+            not tally.wrong and not tally.unexpected,
+            tally.took_s,
+        )
+    ]
+    if tally.unclean:
+        rows.append(
+            Row(
+                "truncation",
+                "unclean elections among them",
+                str(tally.kind),
+                f"{tally.unclean} losses, each named with its exact range",
+                f"{tally.unclean_named} named" + "".join(f"; {n}" for n in tally.unclean_notes[:4]),
+                tally.unclean == tally.unclean_named,
+                0,
+            )
+        )
+    return rows
+
+
+def lively(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
+    for number, kind in enumerate(_wanted(CLUSTERS, options)):
+        outcome = field_lively.play(folder / str(number), kind, quiet_s=options.quiet)
+        others = sorted({alert.code for alert in outcome.alerts if not alert.grave})
+        yield Row(
+            "lively",
+            "what operators do in a week, in minutes, under load",
+            str(kind),
+            "no grave alert",
+            f"{'; '.join(outcome.done)}: {outcome.records} records acknowledged, "
+            f"{outcome.rounds} rounds of observation; "
+            f"grave alerts: {listed(outcome.grave)}; "
+            f"told besides: {', '.join(others) or 'nothing'}",
+            not outcome.grave,
+            outcome.took_s,
+        )
+
+
+EXPERIMENTS: Final[dict[str, Callable[[Path, argparse.Namespace], Iterable[Row]]]] = {
+    "kip101": kip101,
+    "seeds": seeds,
+    "truncation": truncation,
+    "lively": lively,
+    "injected": injected,
+}
+
+
+def _wanted(kinds: tuple[Kind, ...], options: argparse.Namespace) -> Iterator[Kind]:
+    for kind in kinds:
+        if options.cluster is None or str(kind) in options.cluster:
+            yield kind
+
+
+def _parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.field.run", description=__doc__)
+    parser.add_argument("--only", metavar="NAME,...", help=", ".join(EXPERIMENTS))
+    parser.add_argument("--cluster", metavar="VERSION-MODE,...", help=", ".join(map(str, CLUSTERS)))
+    parser.add_argument("--rounds", type=int, default=50, help="of truncation, a cluster (50)")
+    parser.add_argument("--minutes", type=float, help="of truncation, a cluster, at the most")
+    parser.add_argument("--quiet", type=float, default=300, help="seconds of load alone (300)")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(arguments)
+    options.only = options.only.split(",") if options.only else list(EXPERIMENTS)
+    options.cluster = options.cluster.split(",") if options.cluster else None
+    unknown = set(options.only) - set(EXPERIMENTS)
+    if unknown:
+        parser.error(f"no experiment {', '.join(sorted(unknown))}: take {', '.join(EXPERIMENTS)}")
+    known = set(map(str, CLUSTERS))
+    if options.cluster and not set(options.cluster) <= known:
+        parser.error(f"no cluster {options.cluster}: take some of {', '.join(sorted(known))}")
+    return options
+
+
+def main(arguments: list[str]) -> int:
+    options = _parsed(arguments)
+    # Whoever ends the run ends its brokers, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    failed = False
+    for name in options.only:
+        with tempfile.TemporaryDirectory(prefix=f"tidestaff-field-{name}-") as folder:
+            for row in _rows_of(name, Path(folder), options):
+                failed |= not row.holds
+                word = "holds" if row.holds else "FAILS"
+                print(f"{word}  {row.section}  {row.cluster}  {row.experiment}", flush=True)
+                if not row.holds:
+                    print(f"       expected {row.expected}\n       seen {row.seen}", flush=True)
+                day = datetime.now(UTC).strftime("%Y-%m-%d")
+                field_report.write(field_report.merge(field_report.load(), [row]), day)
+    return int(failed)
+
+
+def _rows_of(name: str, folder: Path, options: argparse.Namespace) -> Iterator[Row]:
+    """The rows of an experiment; one that breaks off is a row itself, and the next goes on."""
+    began = time.monotonic()
+    try:
+        yield from EXPERIMENTS[name](folder, options)
+    except Exception as error:  # noqa: BLE001 - told in the table
+        traceback.print_exc()
+        text = f"did not run to its end: {type(error).__name__}: {error}"[:600]
+        took = time.monotonic() - began
+        yield Row(
+            name, field_report.BROKE_OFF, "-", "runs to its end", text, holds=False, seconds=took
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,64 @@
+"""The field test in short; `make field` runs the whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.field import field_kip101, field_truncation
+from tests.field.field_report import Row, merge, page
+from tests.field.field_watch import Alert
+from tests.field.lab import Kind, need_jars
+from tests.field.run import kip101_rows, truncation_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
+
+
+@pytest.mark.slow
+def test_kip_101_on_real_brokers_of_0_10_2_2(tmp_path: Path) -> None:
+    """An acknowledged record is lost and two logs differ for ever: both are named exactly."""
+    need_jars("0.10.2.2")
+    outcome = field_kip101.play(tmp_path, "0.10.2.2", diverge=True)
+    assert outcome.lost
+    assert outcome.diverged
+    assert outcome.isr == (1, 2, 3)
+    row = kip101_rows(outcome, Kind("0.10.2.2", "zookeeper"), diverge=True)[0]
+    assert row.holds, row
+
+
+@pytest.mark.slow
+def test_truncation_is_as_predicted_on_real_brokers_of_3_9_1(tmp_path: Path) -> None:
+    need_jars("3.9.1")
+    tally = field_truncation.play(tmp_path, Kind("3.9.1", "zookeeper"), rounds=4, seed=3)
+    assert tally.cuts
+    for row in truncation_rows(tally):
+        assert row.holds, row
+
+
+def row(name: str, *, holds: bool, seen: str = "as expected") -> Row:
+    return Row("kip101", name, "0.10.2.2-zookeeper", "lost", seen, holds, 1.0)
+
+
+def test_the_page_counts_what_holds_and_shows_what_does_not() -> None:
+    text = page([row("a", holds=True), row("b", holds=False, seen="x | y")], "2026-01-01")
+    assert "1 of 2 rows hold" in text
+    assert "| b | 0.10.2.2-zookeeper | lost | x \\| y | 1 | **no** |" in text
+    assert text.count("Not run.") == 6
+
+
+def test_a_row_that_is_run_again_replaces_the_old_one() -> None:
+    old = [row("a", holds=False), row("b", holds=True)]
+    assert merge(old, [row("a", holds=True)]) == [row("b", holds=True), row("a", holds=True)]
+
+
+def test_a_loss_is_grave_and_a_silent_broker_is_not() -> None:
+    def alert(code: str) -> Alert:
+        return Alert(code, "t-0", "", "", 1, 1, 2, 0.0)
+
+    codes = ("TRN001", "TRN006", "ELE002", "SRC001", "ISR008", "TRN005")
+    assert [code for code in codes if alert(code).grave] == ["TRN001", "TRN006", "ELE002"]
+    assert str(alert("TRN001")) == "TRN001 committed-offsets-lost t-0 broker 1 offsets [1, 2)"

@@ -1,0 +1,301 @@
+"""A real broker with an authorizer: every way to log in by ordinary client properties, and the ACLs
+of docs/permissions.md, which suffice, and of which each is needed."""
+
+from __future__ import annotations
+
+import gc
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tidestaff.connectors.brokers import BrokerConnector
+from tidestaff.connectors.errors import (
+    AuthenticationRefusedError,
+    ClusterUnreachableError,
+    NotAuthorizedError,
+)
+from tidestaff.connectors.publishing import Record
+from tidestaff.consistency.model import HealthObservation, PartitionObservation, ProblemKind
+from tidestaff.streaming.jars import JarError, jars
+from tidestaff.streaming.lab.releases import release_of
+from tidestaff.streaming.settings import Cluster
+from tidestaff.streaming.sources.collecting import collector_of
+
+from tests.field.secured import PASSWORD, USER, VERSION, Acl, secured
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidestaff.connectors.kafka_python_producer import KafkaTransport
+
+    from tests.field.secured import SecuredLab
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
+    # The library leaves the socket of a handshake that failed to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed .ssl.SSLSocket:ResourceWarning"),
+]
+
+TOPIC, RECORDS = "orders", 10
+NEEDED = (
+    Acl("Describe", "cluster", "kafka-cluster"),
+    Acl("DescribeConfigs", "cluster", "kafka-cluster"),
+    Acl("Read", "topic", "*"),
+    Acl("DescribeConfigs", "topic", "*"),
+)
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "permissions.md"
+MODULES = "org.apache.kafka.common.security"
+SCRAM = (
+    f"{MODULES}.scram.ScramLoginModule required "
+    f'username="{USER}" password="{PASSWORD.replace(chr(34), chr(92) + chr(34))}";'
+)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredLab]:
+    try:
+        jars(release_of(VERSION).lock)
+    except JarError as error:
+        pytest.skip(f"the jars of Kafka {VERSION} cannot be had: {error}")
+    with secured(tmp_path_factory.mktemp("secured")) as found:
+        found.lab.clients.create_topic(TOPIC)
+        found.lab.clients.produce(TOPIC, [b"a record"] * RECORDS)
+        found.allow(*NEEDED)
+        found.allow(*NEEDED, user=f"CN={USER}")
+        yield found
+
+
+@contextmanager
+def collecting(
+    lab: SecuredLab, listener: str, lines: dict[str, str], tmp_path: Path, **options: Any
+) -> Iterator[BrokerConnector]:
+    """With the properties in a file, as people have them."""
+    file = tmp_path / "client.properties"
+    escaped = {name: value.replace("\\", "\\\\") for name, value in lines.items()}
+    file.write_text("".join(f"{name}={value}\n" for name, value in escaped.items()))
+    source = {
+        "type": "direct",
+        "collector": "brokers",
+        "options": {
+            "bootstrap_servers": lab.listeners[listener],
+            "command_config": str(file),
+            "version": VERSION,
+            "timeout_ms": 5_000,
+            "jitter_ms": 0,
+            "settings_refresh_ms": 1,
+            "log_dirs_refresh_ms": 1,
+            "missed_rounds": 1,
+            **options,
+        },
+    }
+    collector = collector_of(Cluster.model_validate({"name": "secured", "source": source}))
+    assert isinstance(collector, BrokerConnector)
+    try:
+        yield collector
+    finally:
+        collector.close()
+
+
+def properties(lab: SecuredLab, way: str) -> tuple[str, dict[str, str]]:
+    """The listener, and what to say to it."""
+    folder = lab.folder
+    sasl = {"security.protocol": "SASL_PLAINTEXT"}
+    tls = {
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(folder / "ca.pem"),
+    }
+    oauth = f"{MODULES}.oauthbearer.OAuthBearerLoginModule required"
+    return {
+        "scram": (
+            "SASL",
+            {**sasl, "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": SCRAM},
+        ),
+        "plain": (
+            "SASL",
+            {
+                **sasl,
+                "sasl.mechanism": "PLAIN",
+                "sasl.jaas.config": f"{MODULES}.plain.PlainLoginModule required "
+                f'username="{USER}" password="simple";',
+            },
+        ),
+        "oauth": (
+            "SASL",
+            {
+                **sasl,
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.jaas.config": f'{oauth} unsecuredLoginStringClaim_sub="{USER}";',
+            },
+        ),
+        "tls": ("TLS", tls),
+        "mtls": ("MTLS", {**tls, "ssl.keystore.location": str(folder / "client.pem")}),
+    }[way]
+
+
+def health(connector: BrokerConnector) -> list[HealthObservation]:
+    return [each for each in connector.round() if isinstance(each, HealthObservation)]
+
+
+@pytest.mark.parametrize("way", ["scram", "plain", "oauth", "tls", "mtls"])
+def test_the_cluster_is_read_by_every_way_to_log_in(
+    lab: SecuredLab, tmp_path: Path, way: str
+) -> None:
+    with collecting(lab, *properties(lab, way), tmp_path) as connector:
+        seen = connector.round()
+        assert [each for each in seen if isinstance(each, HealthObservation)] == []
+        (found,) = [each for each in seen if isinstance(each, PartitionObservation)]
+        (reading,) = found.replicas
+        assert (reading.high_watermark, reading.log_end_offset) == (RECORDS, RECORDS)
+        assert reading.lineage == ((0, 0),)
+
+
+@pytest.mark.parametrize(
+    ("way", "change", "error"),
+    [
+        pytest.param(
+            "scram",
+            {"sasl.jaas.config": SCRAM.replace(USER, "nobody")},
+            AuthenticationRefusedError,
+            id="an-unknown-user",
+        ),
+        pytest.param(
+            "plain",
+            {"sasl.jaas.config": f'x required username="{USER}" password="hunter2";'},
+            AuthenticationRefusedError,
+            id="a-wrong-password",
+        ),
+        pytest.param(
+            "tls",
+            {"ssl.truststore.location": "client.crt"},
+            ClusterUnreachableError,
+            id="a-broker-nobody-trusts",
+        ),
+        pytest.param(
+            "mtls",
+            {"ssl.keystore.location": ""},
+            ClusterUnreachableError,
+            id="no-certificate-of-the-client",
+        ),
+    ],
+)
+def test_who_is_not_let_in_is_told_why_without_a_secret(
+    lab: SecuredLab,
+    tmp_path: Path,
+    way: str,
+    change: dict[str, str],
+    error: type[Exception],
+) -> None:
+    listener, lines = properties(lab, way)
+    place = "ssl.truststore.location"
+    if place in change:
+        change = {place: str(lab.folder / change[place])}
+    with collecting(lab, listener, {**lines, **change}, tmp_path, timeout_ms=1_500) as connector:
+        (told,) = health(connector)
+    gc.collect()
+    assert told.problem in (ProblemKind.UNREADABLE, ProblemKind.SILENT)
+    said = told.reason + told.remedy
+    assert "hunter2" not in said
+    assert PASSWORD not in said
+    if error is AuthenticationRefusedError:
+        assert "refuses the credentials" in said
+    else:
+        assert lab.listeners[listener] in said
+
+
+def test_the_acls_suffice_and_nothing_is_refused(lab: SecuredLab, tmp_path: Path) -> None:
+    before = len(lab.denied())
+    with collecting(lab, *properties(lab, "scram"), tmp_path) as connector:
+        for _ in range(3):
+            seen = connector.round()
+            assert [each for each in seen if isinstance(each, HealthObservation)] == []
+    assert lab.denied()[before:] == []
+
+
+@pytest.mark.parametrize("acl", NEEDED, ids=str)
+def test_without_one_of_them_it_is_named_and_with_it_all_is_well_again(
+    lab: SecuredLab, tmp_path: Path, acl: Acl
+) -> None:
+    with collecting(lab, *properties(lab, "scram"), tmp_path) as connector:
+        assert health(connector) == []
+        lab.take_away(acl)
+        try:
+            told = until(connector, bool)
+            name = TOPIC if acl.resource == "topic" else acl.name
+            wanted = f"not authorised: ACL {acl.operation} on {acl.resource} {name} is missing"
+            assert {each.reason for each in told} == {wanted}
+            assert {each.problem for each in told} == {ProblemKind.UNREADABLE}
+            for each in told:
+                assert f"--operation {acl.operation}" in each.remedy
+        finally:
+            lab.allow(acl)
+        until(connector, lambda found: not found)
+
+
+def test_describe_instead_of_read_leaves_the_high_watermark_out_and_says_so(
+    lab: SecuredLab, tmp_path: Path
+) -> None:
+    read, describe = Acl("Read", "topic", "*"), Acl("Describe", "topic", "*")
+    lab.allow(describe)
+    lab.take_away(read)
+    try:
+        with collecting(lab, *properties(lab, "scram"), tmp_path) as connector:
+            told = until(connector, bool)
+            assert {each.reason for each in told} == {
+                f"not authorised: ACL Read on topic {TOPIC} is missing"
+            }
+            (found,) = [o for o in connector.round() if isinstance(o, PartitionObservation)]
+            assert found.replicas[0].high_watermark is None
+            assert found.replicas[0].log_end_offset == RECORDS
+    finally:
+        lab.allow(read)
+        lab.take_away(describe)
+
+
+def test_publishing_needs_write_on_the_topic_and_no_more(lab: SecuredLab) -> None:
+    from tidestaff.connectors.client_properties import client_options  # noqa: PLC0415
+    from tidestaff.connectors.kafka_python_producer import KafkaTransport  # noqa: PLC0415 - slow
+
+    lab.lab.clients.create_topic("rows")
+    write = Acl("Write", "topic", "rows")
+    lab.take_away(*NEEDED)
+    lab.allow(write)
+    listener, lines = properties(lab, "scram")
+    transport = KafkaTransport(lab.listeners[listener], "rows", client_options(lines))
+    try:
+        for _ in range(2):
+            assert transport.publish([Record(b"a key", b"a value")]) == 0
+        assert lab.lab.clients.read("rows") == [b"a value"] * 2
+        lab.take_away(write)
+        with pytest.raises(NotAuthorizedError, match="ACL Write on topic rows is missing"):
+            publish_for(transport, 20)
+    finally:
+        transport.close()
+        lab.allow(*NEEDED)
+
+
+def publish_for(transport: KafkaTransport, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        transport.publish([Record(b"a key", b"a value")])
+
+
+def until(connector: BrokerConnector, done: Any) -> list[HealthObservation]:
+    """ACLs reach a broker a moment later. What is over is told once, so it is left out here."""
+    end = time.monotonic() + 20
+    while True:
+        found = [each for each in health(connector) if each.problem is not ProblemKind.OK]
+        if done(found):
+            # Once more: every part of the round has then seen the change.
+            return [each for each in health(connector) if each.problem is not ProblemKind.OK]
+        assert time.monotonic() < end, found
+        time.sleep(0.2)
+
+
+def test_the_page_lists_these_acls() -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    for acl in NEEDED:
+        assert f"--operation {acl.operation}" in text
