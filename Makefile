@@ -11,7 +11,7 @@ LOCKED := $(VENV)/.locked-packages
 STAMP := $(VENV)/.tidestaff-setup
 SOURCES := consistency connectors streaming conf tests
 
-.PHONY: help setup run jars test check lint types unit bench soak mutants explore search sampling docs format lock clean
+.PHONY: help setup run jars test check lint types unit bench soak mutants explore search field sampling docs format lock fuzz clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -58,7 +58,7 @@ bench: $(STAMP) ## measure rules engine, simulator and streaming job; writes the
 	$(BIN)/python -m tests.bench.rules_engine --write
 	$(BIN)/python -m tests.bench.simulator --write
 	$(BIN)/python -m tests.bench.streaming --write
-	$(BIN)/python -m tests.bench.soak --partitions 10000 --minutes 4 --name latency --write
+	$(BIN)/python -m tests.bench.soak --partitions 10000 --minutes 8 --name latency --write
 
 soak: $(STAMP) ## twenty minutes of 20,000 partitions under faults; writes its table in docs/benchmarks.md
 	$(BIN)/python -m tests.bench.soak --write
@@ -71,6 +71,9 @@ explore: $(STAMP) ## every reachable state of the simulator's kernel: counts as 
 
 search: $(STAMP) ## random fault histories: the monitor against the simulator's own ledger
 	$(BIN)/python -m tests.proof.search --safe 1000 --histories 1000 --seed 1
+
+field: $(STAMP) ## every experiment of the field test on real clusters (hours); writes docs/field-test.md
+	$(BIN)/python -m tests.field.run
 
 sampling: $(STAMP) ## misses and false alarms by fault kind, skew and rate; writes docs/sampling.md
 	$(BIN)/python -m tests.proof.sampling --quick --write
@@ -86,5 +89,9 @@ lock: $(STAMP) ## make requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --universal \
 	  --python-version 3.11 --extra dev --no-header pyproject.toml -o requirements.lock
 
+fuzz: $(STAMP) ## coverage-guided search over the decoders (7 minutes); keeps its corpus in tests/fuzz/corpus
+	@test -d .fuzz/atheris || $(BIN)/python -m pip install --quiet --no-deps --target .fuzz atheris==3.0.0
+	PYTHONPATH=.fuzz $(BIN)/python -W ignore -m tests.fuzz
+
 clean: ## remove what the other targets made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
+	rm -rf $(VENV) .fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build

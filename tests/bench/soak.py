@@ -21,11 +21,11 @@ from typing import Any, Final
 from tidestaff.consistency.catalogue import BY_CODE
 from tidestaff.consistency.verdict import FindingClass
 from tidestaff.streaming import codec
+from tidestaff.streaming.alerts.batch import OutputRow
 from tidestaff.streaming.alerts.policy import AlertPolicy
 from tidestaff.streaming.alerts.store import AlertStore
 from tidestaff.streaming.delivery import Dispatcher, Route
 from tidestaff.streaming.operator.judging import judge
-from tidestaff.streaming.pipeline import OutputRow
 from tidestaff.streaming.session import start
 from tidestaff.streaming.settings import Settings
 from tidestaff.streaming.sinks.jsonl import JsonLinesSink

@@ -21,14 +21,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow.parquet as pq
-from tidestaff.connectors.wire import MISSING
 from tidestaff.streaming import codec
 from tidestaff.streaming.operator.bucket import Bucket
 from tidestaff.streaming.operator.judging import judge
-from tidestaff.streaming.operator.rows import Block
+from tidestaff.streaming.operator.rows import Lists, block_of_columns
 from tidestaff.streaming.operator.saving import Keeper
-from tidestaff.streaming.operator.screen import Moved
-from tidestaff.streaming.operator.slots import WIDTH
 from tidestaff.streaming.session import start
 from tidestaff.streaming.settings import Settings
 
@@ -121,42 +118,28 @@ def plain_rounds(folder: Path, buckets: int) -> list[dict[str, Any]]:
 def block_of_table(table: Any) -> Any:
     """Arrow columns to a block, as short as it can be done."""
     size = len(table)
-
-    def wide(name: str, width: int = WIDTH) -> Any:
-        column = table[name].combine_chunks()
-        flat, offsets = column.flatten().to_numpy(), column.offsets.to_numpy()
-        lengths = np.diff(offsets)
-        filled = np.full((size, width), MISSING, np.int64)
-        mask = np.arange(width) < lengths[:, None]
-        filled[mask] = flat
-        return filled, lengths
-
-    start, watermark = wide("log_start_offsets")[0], wide("high_watermarks")[0]
-    end, lengths = wide("log_end_offsets")
-    again, again_count = wide("leader_again")
-    moved = Moved(
-        table["observed_at_ms"].to_numpy(),
-        table["previous_at_ms"].to_numpy(),
-        lengths.astype(np.int64),
-        start,
-        watermark,
-        end,
-        again[:, 2],
-    )
-    return Block(
-        np.ones(size, np.bool_),
-        table["schema_version"].to_numpy(),
-        table["kind"].to_pylist(),
-        table["cluster"].to_pylist(),
-        table["source"].to_pylist(),
-        table["subject"].to_pylist(),
-        table["round"].to_numpy(),
-        moved,
-        wide("read_at_ms")[0],
-        again,
-        again_count,
-        [None] * size,
-        table["body"].to_pylist(),
+    lists = [table[name].combine_chunks() for name in codec.LISTS]
+    lengths = np.column_stack([np.diff(each.offsets.to_numpy()) for each in lists])
+    sizes = lengths.sum(axis=1)
+    begin = np.cumsum(sizes) - sizes
+    flat = np.empty(int(sizes.sum()), np.int64)
+    for which, each in enumerate(lists):
+        starts = begin + lengths[:, :which].sum(axis=1)
+        values, count = each.flatten().to_numpy(), lengths[:, which]
+        within = np.arange(len(values)) - np.repeat(np.cumsum(count) - count, count)
+        flat[np.repeat(starts, count) + within] = values
+    return block_of_columns(
+        home=np.ones(size, np.bool_),
+        version=table["schema_version"].to_numpy(),
+        kind=table["kind"].to_pylist(),
+        cluster=table["cluster"].to_pylist(),
+        source=table["source"].to_pylist(),
+        subject=table["subject"].to_pylist(),
+        round=table["round"].to_numpy(),
+        at=table["observed_at_ms"].to_numpy(),
+        previous=table["previous_at_ms"].to_numpy(),
+        lists=Lists(flat, begin, lengths.astype(np.int64)),
+        body=table["body"].to_pylist(),
     )
 
 

@@ -419,7 +419,12 @@ def follower_never_learns_the_watermark() -> dict[str, Any]:
 
 @fires("EPO001", broker=2)
 def epoch_file_cannot_be_read() -> dict[str, Any]:
-    return _health_rounds(*[{"problem": ProblemKind.MALFORMED, "broker": 2}] * 2)
+    torn = {
+        "problem": ProblemKind.MALFORMED,
+        "broker": 2,
+        "place": "/l/t-0/leader-epoch-checkpoint",
+    }
+    return _health_rounds(*[torn] * 2)
 
 
 @fires("EPO002", broker=3, invariant=7)
@@ -622,10 +627,27 @@ def source_is_silent() -> dict[str, Any]:
     return _health_rounds({"problem": ProblemKind.SILENT})
 
 
+@fires("SRC006")
+def partition_is_left_out() -> dict[str, Any]:
+    return _health_rounds({"problem": ProblemKind.NOT_REPORTED, "topic": "t", "partition": 0})
+
+
 @fires("SRC002")
 def source_may_not_read() -> dict[str, Any]:
     reason = {"problem": ProblemKind.UNREADABLE, "reason": "TOPIC_AUTHORIZATION_FAILED"}
     return _health_rounds(*[reason] * 2)
+
+
+@fires("SRC002")
+def znode_is_not_what_it_should_be() -> dict[str, Any]:
+    torn = {"problem": ProblemKind.MALFORMED, "place": "/brokers/topics/t/partitions/0/state"}
+    return _health_rounds(*[torn] * 2)
+
+
+@fires("SRC002", broker=3)
+def log_directory_cannot_be_read() -> dict[str, Any]:
+    away = {"problem": ProblemKind.LOG_DIR_OFFLINE, "broker": 3, "place": "broker 3: /data"}
+    return _health_rounds(*[away] * 2)
 
 
 @fires("SRC003")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidestaff.consistency.model import OffsetRange
+from tidestaff.consistency.model import Bracket, OffsetRange
 
 from tests.consistency.watch import Watch
 
@@ -33,6 +33,16 @@ def test_a_replica_that_keeps_its_old_records_has_diverged_once_it_is_back_in_th
     watch.change(isr=(2, 1)).see()
     assert watch.raised["TRN006"].broker == 1
     assert watch.raised["TRN006"].offsets == OffsetRange(8, 10)
+
+
+def test_what_retention_took_from_the_replica_does_not_differ() -> None:
+    watch = both_lost_and_the_shorter_leads()
+    watch.start(1).log(1, start=9).see()
+    watch.log(1, leo=20, hw=20).change(isr=(2, 1)).see()
+    assert watch.raised["TRN006"].offsets == OffsetRange(9, 10)
+    watch.raised.clear()
+    watch.log(1, start=10).see(2)
+    assert not watch.raised
 
 
 def test_a_replica_that_is_seen_to_have_cut_has_not() -> None:
@@ -67,5 +77,18 @@ def test_a_replica_that_was_only_not_read_may_have_fetched_meanwhile() -> None:
     watch = Watch(version="0.10.2.2", replicas=(1, 2, 3)).all_logs(epochs=None)
     watch.see(4)
     watch.stop(1).change(leader=2, epoch=1, isr=(2, 3)).log(2, leo=8, hw=8).log(3, up=False).see()
+    watch.log(2, leo=20, hw=20).see()
+    assert kept(watch) == {1: (8, 10)}
+
+
+def test_an_epoch_first_seen_in_a_torn_sample_begins_with_the_first_coherent_one() -> None:
+    """An election is often seen while it happens: the metadata change within the bracket."""
+    watch = Watch(version="0.10.2.2", replicas=(1, 2)).all_logs(epochs=None)
+    watch.all_logs(leo=10, hw=10).see(6)
+    watch.stop(1, 2).change(leader=-1, epoch=1, isr=(2,)).see(2)
+    watch.start(2).change(leader=2, epoch=2).log(2, leo=8, hw=8)
+    watch.set(bracket=Bracket.STRADDLED).see()
+    assert kept(watch) == {}
+    watch.set(bracket=Bracket.COHERENT).see()
     watch.log(2, leo=20, hw=20).see()
     assert kept(watch) == {1: (8, 10)}

@@ -778,6 +778,13 @@ def source_that_is_well_says_so() -> tuple[str, ...]:
     return tuple(raised)
 
 
+@legal("SRC006")
+def source_that_is_silent_altogether_leaves_no_partition_out() -> tuple[str, ...]:
+    silent = HealthObservation("c", 0, "zk", ProblemKind.SILENT)
+    assert step(None, silent)[1].codes == ("SRC001",)
+    return tuple(code for code in step(None, silent)[1].codes if code != "SRC001")
+
+
 @legal("SRC004")
 def file_a_source_cannot_parse_is_not_a_record_the_stream_refused() -> tuple[str, ...]:
     health = HealthObservation("c", 0, "agent", ProblemKind.MALFORMED, place="/l/t-0")

@@ -363,14 +363,17 @@ _SHORT_CUT: Final = faults_in(
     ),
     (
         "quiet-watermark-stands-still",
-        "    if watermark != end and watermark <= known.high_watermark:\n        return False\n",
-        "",
+        "return watermark == end or watermark > known.high_watermark",
+        "return True",
         "a HW that stands still below the end is suspected",
     ),
     (
         "quiet-ledger-not-extended",
-        "return not leader.lineage or _ledger_follows(memory, leader.lineage[-1], watermark)",
-        "return True",
+        (
+            "    if leader.lineage and not _ledger_follows(memory, leader.lineage[-1], shown):\n"
+            "        return None\n"
+        ),
+        "",
         "the ledger learns a new epoch",
     ),
     (
@@ -549,8 +552,8 @@ _MEMORY: Final = (
         ),
         (
             "mem-caught-up-over-a-gap",
-            ("    if sight.now_ms - memory.observed_at_ms > lag_time_ms:\n        return fresh\n"),
-            "    assert lag_time_ms >= 0\n",
+            "    gap = sight.now_ms - memory.observed_at_ms > lag_time_ms\n",
+            "    gap = lag_time_ms < 0\n",
             "a gap in the observations leaves nothing to reckon from",
         ),
         (

@@ -119,7 +119,8 @@ def is_true(watched: Watched, alarm: Alarm) -> bool:
 def _claimed_beyond(watched: Watched, alarm: Alarm) -> list[OffsetRange]:
     """What an alarm of loss names without a loss that was not reported before.
 
-    Where every step is seen, it comes in the very step of the loss.
+    Where every step is seen, it comes in the very step of the loss, or with the first sample of the
+    leader in office: until then nobody can tell what that one holds.
     """
     offsets, at = alarm.violated.offsets, watched.watcher.alarms.index(alarm)
     if offsets is None:
@@ -127,7 +128,7 @@ def _claimed_beyond(watched: Watched, alarm: Alarm) -> list[OffsetRange]:
     every_step = watched.plan.every_ms == EVERY_STEP
     left = [offsets]
     for loss in _by(watched.cluster.truth.losses, alarm):
-        if every_step and loss.at_ms != alarm.until_ms:
+        if every_step and loss.at_ms != alarm.until_ms and _leader_seen(watched, loss, alarm):
             continue
         fresh = [loss.offsets]
         for earlier in watched.watcher.alarms[:at]:
@@ -142,6 +143,14 @@ def _claimed_beyond(watched: Watched, alarm: Alarm) -> list[OffsetRange]:
     return left
 
 
+def _leader_seen(watched: Watched, loss: Loss, alarm: Alarm) -> bool:
+    """Whether a sample showed the leader's log after the loss and before the alarm."""
+    return any(
+        loss.at_ms <= g.at_ms < alarm.at_ms and g.coherent and g.log_end >= 0
+        for g in watched.watcher.glimpses.get(loss.partition, [])
+    )
+
+
 def _differs(watched: Watched, alarm: Alarm) -> bool:
     offsets = alarm.violated.offsets
     known = [found.offsets for found in _by(watched.cluster.truth.divergences, alarm)]
@@ -151,12 +160,31 @@ def _differs(watched: Watched, alarm: Alarm) -> bool:
 def is_replaced_disk(watched: Watched, alarm: Alarm) -> bool:
     """TRN006 is an inference from what a replica had before it went, which is why it is a warning:
     a disk that was replaced while the broker was away, and filled again before the next sample,
-    looks the same without epochs. Its own ground is checked: there was such a disk."""
-    return alarm.violated.code == "TRN006" and any(
+    looks the same without epochs. Its own ground is checked: there was such a disk, and nobody had
+    seen the replica since."""
+    if alarm.violated.code != "TRN006" or alarm.partition is None:
+        return False
+    broker = alarm.violated.broker
+    # It is raised again in every round; what counts is when it was raised first.
+    first_ms = min(
+        each.at_ms
+        for each in watched.watcher.alarms
+        if (each.violated.code, each.violated.broker) == ("TRN006", broker)
+        and (each.partition, each.leader_epoch) == (alarm.partition, alarm.leader_epoch)
+    )
+    seen_ms = max(
+        (
+            g.at_ms
+            for g in watched.watcher.glimpses.get(alarm.partition, [])
+            if g.at_ms < first_ms and g.coherent and broker in g.answered
+        ),
+        default=0,
+    )
+    return any(
         action["do"] == "wipe_disk"
         and action["applied"]
-        and action.get("broker") == alarm.violated.broker
-        and action["at_ms"] <= alarm.until_ms
+        and action.get("broker") == broker
+        and seen_ms <= action["at_ms"] <= alarm.until_ms
         for action in watched.cluster.actions
     )
 
@@ -164,7 +192,8 @@ def is_replaced_disk(watched: Watched, alarm: Alarm) -> bool:
 def is_too_wide(watched: Watched, alarm: Alarm) -> bool:
     """A true loss, named together with offsets that retention had removed since the last sample.
 
-    Its own ground is checked: no sample up to then had shown so high a log start.
+    Its own ground is checked: no coherent sample up to then had shown so high a log start, and what
+    a torn one shows is no evidence.
     """
     if alarm.violated.code != "TRN001" or alarm.violated.offsets is None:
         return False
@@ -172,7 +201,8 @@ def is_too_wide(watched: Watched, alarm: Alarm) -> bool:
     if not beyond or beyond == [alarm.violated.offsets]:
         return False
     glimpses = watched.watcher.glimpses.get(alarm.partition or TopicPartition("", 0), [])
-    shown = max((g.log_start for g in glimpses if g.at_ms < alarm.at_ms), default=0)
+    known = (g.log_start for g in glimpses if g.at_ms < alarm.at_ms and g.coherent)
+    shown = max(known, default=0)
     return all(shown <= part.start and part.end <= alarm.floor for part in beyond)
 
 

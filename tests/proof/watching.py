@@ -52,7 +52,7 @@ class Glimpse(NamedTuple):
 
     `held` are the records that this leader had then, `shown` those that some replica showed below
     its HW: a leader by its own word, or anybody beside the leader in office. Nobody tells these to
-    the monitor.
+    the monitor. `answered` are the replicas that told of their logs.
     """
 
     at_ms: int
@@ -67,6 +67,7 @@ class Glimpse(NamedTuple):
     log_end: int
     held: tuple[Run, ...]
     shown: tuple[Run, ...]
+    answered: frozenset[BrokerId] = frozenset()
 
     @property
     def coherent(self) -> bool:
@@ -162,6 +163,7 @@ def glimpse(cluster: SimulatedCluster, observation: PartitionObservation, topic:
         log_end,
         held,
         tuple(shown),
+        frozenset(r.broker for r in observation.replicas if r.log_end_offset is not None),
     )
 
 

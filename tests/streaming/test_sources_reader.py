@@ -141,6 +141,11 @@ def test_a_restarted_simulation_goes_on_with_the_next_round(tmp_path: Path) -> N
     after = reader_of(tmp_path, more, end)
     found = rows_between(after, end, wait_for(after, "c", 9))
     assert {each.round for each in found} == {7, 8, 9}
+    last = [r for r in rows_between(after, {}, end) if r.round == 6]
+    first = [r for r in found if r.round == 7]
+    assert {r.subject: r.previous_at_ms for r in first} == {
+        r.subject: r.observed_at_ms for r in last
+    }
 
 
 def test_a_number_that_spark_has_seen_is_not_given_again_when_files_are_lost(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from tidestaff.streaming.alerts.batch import OutputRow
 from tidestaff.streaming.alerts.store import AlertStore, BatchReport
 
 from tests.streaming.alerts.lives import POLICY
@@ -12,7 +13,6 @@ from tests.streaming.alerts.lives import POLICY
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tidestaff.streaming.alerts.batch import OutputRow
     from tidestaff.streaming.alerts.event import Event
     from tidestaff.streaming.alerts.policy import AlertPolicy
 
@@ -33,11 +33,11 @@ class Clock:
 
 
 def finding(event: Event) -> OutputRow:
-    return ("finding", event.at_ms, event.text())
+    return OutputRow("finding", event.at_ms, event.text())
 
 
 def stats(bucket: int = 0, **fields: Any) -> OutputRow:
-    return ("stats", 0, json.dumps({"bucket": bucket, **fields}))
+    return OutputRow("stats", 0, json.dumps({"bucket": bucket, **fields}))
 
 
 def clock_row(at_ms: int, cluster: str = "c") -> OutputRow:
@@ -54,7 +54,7 @@ def refused(at_ms: int, **fields: Any) -> OutputRow:
         "at_ms": at_ms,
         "raw": "",
     }
-    return ("quarantine", at_ms, json.dumps(record | fields))
+    return OutputRow("quarantine", at_ms, json.dumps(record | fields))
 
 
 class Shop:

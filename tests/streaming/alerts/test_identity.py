@@ -60,7 +60,16 @@ def test_proven_losses_are_latched() -> None:
 
 def test_what_one_cause_does_to_many_partitions_is_grouped() -> None:
     grouped = {code for code in BY_CODE if kind_of(code) is Kind.GROUPED}
-    assert {"ELE004", "ELE012", "ISR002", "ISR007", "ISR008", "FCT001", "LOG005"} <= grouped
+    assert {
+        "ELE004",
+        "ELE012",
+        "ISR002",
+        "ISR007",
+        "ISR008",
+        "FCT001",
+        "LOG005",
+        "SRC006",
+    } <= grouped
     assert grouped.isdisjoint({"CTL001", "REG001", "SRC001", "EPO004", "TRN004", "ELE001"})
 
 

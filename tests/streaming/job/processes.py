@@ -33,6 +33,7 @@ class Monitor:
                 stderr=err,
                 cwd=folder,
                 env={**os.environ, "PYTHONWARNINGS": "default"},
+                start_new_session=True,
             )
 
     @property
@@ -58,6 +59,10 @@ class Monitor:
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
+
+    def press_ctrl_c(self) -> None:
+        """As a terminal does it: all of its group are told."""
+        os.killpg(self.process.pid, signal.SIGINT)
 
     def kill(self) -> None:
         """SIGKILL to it and, as the JVM leads a session of its own, to its children by their

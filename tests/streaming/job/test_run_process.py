@@ -39,7 +39,7 @@ def asked(*arguments: str) -> tuple[int, Any]:
     return done.returncode, json.loads(done.stdout)
 
 
-def test_it_tells_ends_with_sigterm_and_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_it_tells_ends_when_it_is_told_to_and_goes_on_where_it_was(tmp_path: Path) -> None:
     source = {"type": "simulator", "scenario": "s23-loss-0.10.2", "round_interval_ms": 250}
     told = config(tmp_path, source)
     monitor = Monitor(tmp_path / "first", told)
@@ -74,12 +74,16 @@ def test_it_tells_ends_with_sigterm_and_goes_on_where_it_was(tmp_path: Path) -> 
     code, _ = asked("alerts", "ack", loss["fingerprint"][:8], "--why", "test", "--work-dir", work)
     assert code == 0
     rounds = len(listed(tmp_path / "data" / "journal" / "c"))
-    again = Monitor(tmp_path / "second", told, "--max-batches", "4")
+    again = Monitor(tmp_path / "second", told)
     try:
-        assert again.wait() == 0
+        again.until(lambda: len(listed(tmp_path / "data" / "journal" / "c")) > rounds + 4)
+        began = time.monotonic()
+        again.press_ctrl_c()
+        assert again.wait() == 130
+        assert time.monotonic() - began < 20
     finally:
         again.kill()
-    assert len(listed(tmp_path / "data" / "journal" / "c")) > rounds
+    assert "the state is saved" in again.err
     lines = [json.loads(line) for line in (tmp_path / "alerts.jsonl").read_text().splitlines()]
     ids = [line["id"] for line in lines]
     assert len(ids) == len(set(ids))

@@ -11,6 +11,7 @@ import pytest
 from tidestaff.connectors.wire import MISSING, Row, row_of, signal
 from tidestaff.consistency.model import HealthObservation, ProblemKind
 from tidestaff.streaming.operator.bucket import Bucket, Limits
+from tidestaff.streaming.operator.entries import Hearing
 from tidestaff.streaming.operator.events import Active
 from tidestaff.streaming.operator.rows import block_of
 from tidestaff.streaming.operator.saving import Keeper, restore
@@ -124,7 +125,7 @@ def test_a_partition_that_falls_silent_while_its_source_reports_is_a_finding() -
     last = max(r.observed_at_ms for r in heard if r.subject == "a-0" and r.observed_at_ms <= 10_000)
     back = min(r.observed_at_ms for r in heard if r.subject == "a-0" and r.observed_at_ms >= 20_000)
     for way in (heard, disordered(heard, 1, 1_500)):
-        found = [e for e in _feed(Bucket(limits), way) if e["code"] == "SRC001"]
+        found = [e for e in _feed(Bucket(limits), way) if e["code"] == "SRC006"]
         told = [(e["event"], e["at_ms"], e["topic"], e["partition"]) for e in found]
         assert told == [("raised", last + 5_000, "a", 0), ("cleared", back, "a", 0)]
     at_once = Bucket(limits).process(block_of(heard)).findings
@@ -141,6 +142,41 @@ def test_a_source_that_falls_silent_is_one_finding_not_one_a_partition() -> None
     )
     assert next(e for e in found if e["code"] == "SRC001")["place"] == "source simulator"
     assert canonical(Bucket(limits).process(block_of(heard)).findings) == canonical(found)
+
+
+def test_one_of_two_sources_that_falls_silent_is_named_while_the_other_goes_on() -> None:
+    rows = rows_of("3.9.1", 5, faults=False, lasting_ms=40_000)
+    limits = Limits(lateness_ms=2_000, silence_ms=5_000)
+    other = [
+        r._replace(
+            source="other",
+            observed_at_ms=r.observed_at_ms + 7,
+            previous_at_ms=r.previous_at_ms + (7 if r.previous_at_ms != MISSING else 0),
+        )
+        for r in rows
+        if not 10_000 < r.observed_at_ms < 25_000
+    ]
+    both = sorted([*rows, *other], key=lambda r: r.observed_at_ms)
+    spoke = [r.observed_at_ms for r in other if r.kind == "cluster"]
+    last, back = max(t for t in spoke if t < 12_000), min(t for t in spoke if t > 20_000)
+    for way in (both, disordered(both, 1, 1_500)):
+        found = [e for e in _feed(Bucket(limits), way) if e["code"].startswith("SRC")]
+        assert [(e["event"], e["place"], e["at_ms"]) for e in found] == [
+            ("raised", "source other", last + 5_000),
+            ("cleared", "source other", back),
+        ]
+    bucket = Bucket(limits)
+    early = [r for r in both if r.observed_at_ms < 18_000]
+    bucket.process(block_of(early))
+    again = restore(Keeper(bucket).save(), limits).bucket
+    assert again.subjects.keys() == bucket.subjects.keys()
+    for key, subject in bucket.subjects.items():
+        kept = again.subjects[key].sources
+        for source, hearing in subject.sources.items():
+            for name in Hearing.__slots__:
+                assert getattr(kept[source], name) == getattr(hearing, name)
+    late = again.process(block_of(both[len(early) :])).findings
+    assert [e["event"] for e in late if e["code"] == "SRC001"] == ["cleared"]
 
 
 def test_total_silence_is_noticed_by_the_jobs_own_clock() -> None:

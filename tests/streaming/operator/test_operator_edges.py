@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from tidestaff.connectors.wire import MISSING, Row, observation_of, row_of, signal
 from tidestaff.consistency.model import (
@@ -18,7 +17,6 @@ from tidestaff.consistency.model import (
 )
 from tidestaff.consistency.monitor import step
 from tidestaff.consistency.verdict import Scope, Verdicts, Violated
-from tidestaff.streaming import codec
 from tidestaff.streaming.operator import saving
 from tidestaff.streaming.operator.bucket import Bucket, Limits
 from tidestaff.streaming.operator.events import Active, changes
@@ -26,7 +24,7 @@ from tidestaff.streaming.operator.forgetting import REMEMBER_GONE_MS
 from tidestaff.streaming.operator.rows import block_of
 from tidestaff.streaming.operator.saving import Keeper, UnreadableStateError, restore
 from tidestaff.streaming.operator.screen import quiet, take_over
-from tidestaff.streaming.operator.slots import WIDTH, Slots, can_be_screened
+from tidestaff.streaming.operator.slots import Slots, can_be_screened
 
 from tests.consistency.watch import Watch
 from tests.streaming.operator.histories import LIMITS, canonical, rows_of
@@ -154,10 +152,10 @@ def test_metadata_that_lags_is_not_silence() -> None:
         else:
             lagging.append(row)
     found = _each(Bucket(SHORT), lagging)
-    assert [e for e in found if e["code"] == "SRC001"] == []
+    assert [e for e in found if e["code"].startswith("SRC")] == []
 
 
-def test_another_source_ends_the_silence_of_the_one_that_was_missed() -> None:
+def test_another_source_does_not_end_the_silence_of_the_one_that_is_missed() -> None:
     rows = [r for r in _calm(40_000) if r.kind == "cluster"]
     first = [r for r in rows if r.observed_at_ms <= 10_000]
     second = [
@@ -166,11 +164,7 @@ def test_another_source_ends_the_silence_of_the_one_that_was_missed() -> None:
         if r.observed_at_ms > 20_000
     ]
     unnoticed = _each(Bucket(SHORT), [*first, *second])
-    assert _told(unnoticed)[0] == ("raised", "source simulator", 15_000)
-    assert [(e["event"], e["place"]) for e in unnoticed] == [
-        ("raised", "source simulator"),
-        ("cleared", "source simulator"),
-    ]
+    assert _told(unnoticed) == [("raised", "source simulator", 15_000)]
     noticed = _each(Bucket(SHORT), [*first, *_ticks(10_000, 14_000, 18_000, 19_000), *second])
     assert canonical(noticed) == canonical(unnoticed)
 
@@ -437,16 +431,3 @@ def test_state_of_another_number_of_buckets_is_not_taken_over() -> None:
     assert restore(saved, Limits(buckets=32)).bucket.partitions
     with pytest.raises(UnreadableStateError, match="that of 32 buckets, not of 16"):
         restore(saved, Limits(buckets=16))
-
-
-def test_what_pandas_calls_missing_is_missing() -> None:
-    """A column of text without a value is None or NaN, as the release of pandas has it."""
-    numbers = [f"{name}_{at}" for name in codec._PER_REPLICA for at in range(WIDTH)]
-    numbers += [f"leader_again_{at}" for at in range(4)]
-    numbers += ["home", "schema_version", "round", "observed_at_ms", "previous_at_ms"]
-    columns: dict[str, Any] = {name: [1, 1, 1] for name in [*numbers, "replicas", "again_count"]}
-    columns |= {name: ["a-0"] * 3 for name in ("kind", "cluster", "source", "subject")}
-    columns |= {"more": [None, float("nan"), "[[1]]"], "body": [b""] * 3}
-    block = codec.block_of_frames([pd.DataFrame(columns)], 1)
-    assert block is not None
-    assert block.more == [None, None, [[1]]]

@@ -62,7 +62,7 @@ def _moved(draw: st.DrawFn, reading: ReplicaReading) -> ReplicaReading:
 @st.composite
 def _next(draw: st.DrawFn, last: PartitionObservation) -> PartitionObservation:
     readings = tuple(_moved(draw, reading) for reading in last.replicas)
-    later = draw(st.sampled_from([5_000, 5_000, 5_000, 5_000, 0, -1]))
+    later = draw(st.sampled_from([5_000, 5_000, 5_000, 31_000, 100_000, 0, -1]))
     again = last.leader_again
     if again is not None:
         assert again.lineage == last.replicas[0].lineage
