@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidestaff.streaming.jars import jars
+from tidestaff.streaming.lab.plan import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -85,18 +86,6 @@ def create_topics(bootstrap: str, topics: Iterable[str]) -> None:
             admin.create_topics(wanted)
         finally:
             admin.close()
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now; held together until all are known, so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def _properties(work_dir: Path, port: int, controller_port: int) -> str:

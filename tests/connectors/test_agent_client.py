@@ -37,8 +37,8 @@ from tidestaff.consistency.model import (
     TopicPartition,
 )
 from tidestaff.consistency.monitor import step
+from tidestaff.streaming.lab.plan import free_ports
 
-from tests.brokers import free_ports
 from tests.connectors.disk import TOPIC_ID
 from tests.connectors.fake_brokers import ORDERS, FakeCluster
 

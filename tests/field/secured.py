@@ -7,9 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidestaff.streaming.lab.cluster import Lab
-from tidestaff.streaming.lab.plan import LOOPBACK, make_plan
-
-from tests.brokers import free_ports
+from tidestaff.streaming.lab.plan import LOOPBACK, free_ports, make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

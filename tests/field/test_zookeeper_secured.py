@@ -19,12 +19,11 @@ from tidestaff.consistency.model import (
     ProblemKind,
 )
 from tidestaff.streaming.jars import JarError, jars
-from tidestaff.streaming.lab.plan import LOOPBACK
+from tidestaff.streaming.lab.plan import LOOPBACK, free_ports
 from tidestaff.streaming.lab.releases import ZOOKEEPER_LOCK
 from tidestaff.streaming.settings import Cluster
 from tidestaff.streaming.sources.collecting import collector_of
 
-from tests.brokers import free_ports
 from tests.connectors.fake_zookeeper import FakeZookeeper
 from tests.field.secured import make_certificates
 

@@ -49,9 +49,9 @@ quietly = settings(
 def test_the_kept_corpus_finds_nothing(target: Target) -> None:
     """What the coverage-guided runs have found, defects of old among it."""
     for data in kept(target.name):
-        began = time.monotonic()
+        began = time.thread_time()
         target.run(data)
-        assert time.monotonic() - began < ONE_INPUT_S, base64.b64encode(data)
+        assert time.thread_time() - began < ONE_INPUT_S, base64.b64encode(data)
 
 
 def test_the_corpus_is_of_these_targets_and_small() -> None:

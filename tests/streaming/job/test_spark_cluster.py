@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
+from tidestaff.streaming.lab.plan import free_ports
 from tidestaff.streaming.settings import Cluster, Settings
 
-from tests.brokers import free_ports
 from tests.streaming.job.conftest import record
 from tests.streaming.job.processes import PROGRAM, children_of, kill_if_there
 
