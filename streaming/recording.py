@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tidestaff.connectors.client_properties import client_options
 from tidestaff.connectors.errors import ConnectorError
+from tidestaff.connectors.importing import load_client_library
 from tidestaff.connectors.linking import Linker
 from tidestaff.connectors.wire import WireError, from_bytes
 from tidestaff.streaming.commands.exits import CommandError
@@ -123,6 +124,7 @@ class Recorder:
 
 def _consumed(source: KafkaSource, stopping: threading.Event) -> Iterator[list[Row]]:
     """Records of the topics as they come; one that cannot be read is left out."""
+    load_client_library()
     from kafka import KafkaConsumer  # type: ignore[import-untyped]  # noqa: PLC0415 - with Kafka
     from tidestaff.connectors.kafka_python_client import library_options  # noqa: PLC0415
 

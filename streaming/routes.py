@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tidestaff.connectors.importing import load_client_library
 from tidestaff.streaming import settings as configured
 from tidestaff.streaming.alerts.alert import Status
 from tidestaff.streaming.delivery import Route
@@ -57,6 +58,7 @@ def _sink(sink: configured.Sink, stdout: TextIO) -> Sink:
 
 
 def _kafka(sink: configured.KafkaSink) -> Sink:
+    load_client_library()
     from tidestaff.streaming.sinks.kafka import KafkaSink  # noqa: PLC0415
     from tidestaff.streaming.sinks.kafka_clients import KafkaPythonClients  # noqa: PLC0415
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from tidestaff.consistency.checks.lineages import ConflictKind, conflicts, is_rising
@@ -59,21 +60,26 @@ def no_epoch_from_the_future(sight: Sight) -> Iterator[Finding]:
 def committed_lineages_agree(sight: Sight) -> Iterator[Finding]:
     """EPO004: in-sync replicas hold the same epochs in the committed range both have.
 
-    Normalised first: what retention cut, and what is not yet committed, lawfully differs.
+    Normalised first: what retention cut, and what is not yet committed, lawfully differs. Named is
+    the replica that disagrees with most others; of two, the one that does not lead.
     """
     if not any(reading.lineage for reading in sight.replicas):
         yield Unknown("EPO004", "an epoch lineage of at least two replicas")
         return
-    for conflict in conflicts(sight):
-        if conflict.kind is ConflictKind.COMMITTED:
-            yield Violated(
-                "EPO004",
-                expected=f"brokers {conflict.one} and {conflict.other} agree up to {conflict.end}",
-                observed=f"they disagree from offset {conflict.offset} on",
-                because="the records there were written by different leaders",
-                broker=conflict.other if conflict.one == sight.state.leader else conflict.one,
-                offsets=OffsetRange(conflict.offset, conflict.end),
-            )
+    found = [each for each in conflicts(sight) if each.kind is ConflictKind.COMMITTED]
+    times = Counter(broker for each in found for broker in (each.one, each.other))
+    for conflict in found:
+        one, other = conflict.one, conflict.other
+        leads = one == sight.state.leader
+        wrong = other if (times[other], leads) > (times[one], False) else one
+        yield Violated(
+            "EPO004",
+            expected=f"brokers {one} and {other} agree up to {conflict.end}",
+            observed=f"they disagree from offset {conflict.offset} on",
+            because="the records there were written by different leaders",
+            broker=wrong,
+            offsets=OffsetRange(conflict.offset, conflict.end),
+        )
 
 
 def epochs_start_once(sight: Sight) -> Iterator[Finding]:

@@ -195,6 +195,9 @@ def _target(options: Options, given: TransportSettings) -> TransportSettings:
 def _transport(target: TransportSettings) -> KafkaTransport:
     from tidestaff.connectors.client_properties import client_options, load_properties  # noqa: PLC0415
     from tidestaff.connectors.errors import ConnectorError  # noqa: PLC0415
+    from tidestaff.connectors.importing import load_client_library  # noqa: PLC0415
+
+    load_client_library()
     from tidestaff.connectors.kafka_python_producer import KafkaTransport  # noqa: PLC0415 - slow
 
     said = {name: value.get_secret_value() for name, value in target.properties.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from tidestaff.streaming.lab.errors import LabError
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 WITHIN_S: Final = 60.0
 _LOOK_EVERY_S: Final = 0.2
+Found = TypeVar("Found")
 
 
 class PartitionSeen(NamedTuple):
@@ -30,7 +31,11 @@ class PartitionSeen(NamedTuple):
 
 
 class Clients:
-    """Clients of one lab, by kafka-python; each call connects anew, so it sees what is there."""
+    """Clients of one lab, by kafka-python; each call connects anew, so it sees what is there.
+
+    Brokers die in a lab, and for some seconds the others still name the dead one to clients. A call
+    that meets it is made again, by a new client of the brokers that answer, until its time is over.
+    """
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
@@ -57,8 +62,7 @@ class Clients:
                 wanted |= {"num_partitions": partitions, "replication_factor": copies}
             else:
                 wanted["assignments"] = {n: list(each) for n, each in enumerate(assignment)}
-            with self._admin() as admin, _named("make topic", topic):
-                admin.create_topics({topic: wanted})
+            self._create(topic, wanted)
         count = partitions if assignment is None else len(assignment)
 
         def whole(seen: list[PartitionSeen]) -> bool:
@@ -68,33 +72,64 @@ class Clients:
 
         self.until(topic, whole)
 
+    def _create(self, topic: str, wanted: Mapping[str, Any]) -> None:
+        from kafka import errors as kafka_errors  # type: ignore[import-untyped] # noqa: PLC0415
+
+        tries = 0
+
+        def create(admin: Any) -> None:
+            nonlocal tries
+            tries += 1
+            try:
+                admin.create_topics({topic: wanted})
+            except kafka_errors.TopicAlreadyExistsError:
+                # The answer to the first try was lost, the topic was not.
+                if tries == 1:
+                    raise
+
+        self.ask("make topic", topic, create)
+
     def delete_topic(self, topic: str) -> None:
-        with self._admin() as admin, _named("delete topic", topic):
-            admin.delete_topics([topic])
+        from kafka import errors as kafka_errors  # noqa: PLC0415 - slow
+
+        tries = 0
+
+        def delete(admin: Any) -> None:
+            nonlocal tries
+            tries += 1
+            try:
+                admin.delete_topics([topic])
+            except kafka_errors.UnknownTopicOrPartitionError:
+                if tries == 1:
+                    raise
+
+        self.ask("delete topic", topic, delete)
 
     def describe(self, *topics: str) -> list[PartitionSeen]:
         """All topics, where none is named."""
-        with self._admin() as admin, _named("describe", ", ".join(topics) or "all topics"):
-            found = admin.describe_topics(list(topics) or None)
-        return sorted(
-            PartitionSeen(
-                each["name"],
-                partition["partition_index"],
-                partition["leader_id"],
-                partition.get("leader_epoch", -1),
-                tuple(partition["replica_nodes"]),
-                tuple(partition["isr_nodes"]),
-            )
-            for each in found
-            for partition in each["partitions"]
-        )
+        return self.ask("describe", ", ".join(topics) or "all topics", _described(topics))
+
+    def ask(
+        self,
+        what: str,
+        place: str,
+        question: Callable[[Any], Found],
+        within_s: float = WITHIN_S,
+    ) -> Found:
+        """The answer to a question to an admin client, asked again while connections fail."""
+
+        def once() -> Found:
+            with self._admin() as admin, _named(what, place):
+                return question(admin)
+
+        return _again(once, within_s)
 
     def controller(self) -> int:
         """As the brokers tell it, once they know; with KRaft they name any of them."""
         until = time.monotonic() + WITHIN_S
         while True:
-            with self._admin() as admin, _named("ask for", "the controller"):
-                found = int(admin.describe_cluster()["controller_id"])
+            told = self.ask("ask for", "the controller", lambda admin: admin.describe_cluster())
+            found = int(told["controller_id"])
             if found >= 0:
                 return found
             if time.monotonic() > until:
@@ -107,14 +142,17 @@ class Clients:
         done: Callable[[list[PartitionSeen]], bool],
         within_s: float = WITHIN_S,
     ) -> list[PartitionSeen]:
-        """Looks again and again until the topic is as wanted."""
+        """Looks again and again until the topic is there and as wanted."""
         until = time.monotonic() + within_s
+        seen: list[PartitionSeen] | LabError = []
         while True:
             try:
-                seen = self.describe(topic)
-            except LabError:
-                seen = []
-            if done(seen):
+                with self._admin() as admin, _named("describe", topic):
+                    seen = _described([topic])(admin)
+            except LabError as error:
+                seen = error
+            # Of a topic that nobody shows, `all` would be true of anything.
+            if isinstance(seen, list) and seen and done(seen):
                 return seen
             if time.monotonic() > until:
                 raise LabError(f"{topic} is not as expected within {within_s:.0f} s: {seen}")
@@ -144,17 +182,25 @@ class Clients:
         **more: Any,
     ) -> dict[tuple[str, int], list[int]]:
         """Records for several partitions at once; `at` names the broker that is asked first."""
-        from kafka import KafkaProducer  # type: ignore[import-untyped]  # noqa: PLC0415 - slow
+        from kafka import KafkaProducer  # noqa: PLC0415 - slow
         from kafka import errors as kafka_errors  # noqa: PLC0415
 
-        with _named("write to", ", ".join(f"{topic}-{n}" for topic, n in batches)):
-            producer = KafkaProducer(
-                bootstrap_servers=at or self._lab.answering,
-                acks=acks,
-                enable_idempotence=False,
-                max_block_ms=int(within_s * 1_000),
-                **more,
-            )
+        where = ", ".join(f"{topic}-{n}" for topic, n in batches)
+
+        def connected() -> Any:
+            with _named("write to", where):
+                return KafkaProducer(
+                    bootstrap_servers=at or self._lab.answering,
+                    acks=acks,
+                    enable_idempotence=False,
+                    max_block_ms=int(within_s * 1_000),
+                    **more,
+                )
+
+        # Only this is tried again by us: what was sent may be there, and the producer itself sends
+        # it again until it is acknowledged.
+        producer = _again(connected, within_s)
+        with _named("write to", where):
             try:
                 sent = {
                     (topic, number): [producer.send(topic, v, partition=number) for v in values]
@@ -172,9 +218,13 @@ class Clients:
 
     def read(self, topic: str, partition: int = 0, within_s: float = WITHIN_S) -> list[bytes]:
         """Every record up to the end a consumer is told."""
-        from kafka import KafkaConsumer, TopicPartition  # noqa: PLC0415 - slow
+        return _again(lambda: self._read(topic, partition, within_s), within_s)
 
-        place = TopicPartition(topic, partition)
+    def _read(self, topic: str, partition: int, within_s: float) -> list[bytes]:
+        from kafka import KafkaConsumer, TopicPartition  # noqa: PLC0415 - slow
+        from kafka import errors as kafka_errors  # noqa: PLC0415
+
+        place, until = TopicPartition(topic, partition), time.monotonic() + within_s
         with _named("read", f"{topic}-{partition}"):
             consumer = KafkaConsumer(
                 bootstrap_servers=self._lab.answering, consumer_timeout_ms=int(within_s * 1_000)
@@ -185,6 +235,8 @@ class Clients:
                 end = consumer.end_offsets([place])[place]
                 found: list[bytes] = []
                 while consumer.position(place) < end:
+                    if time.monotonic() > until:
+                        raise kafka_errors.KafkaTimeoutError(f"{len(found)} records of {end}")
                     for records in consumer.poll(timeout_ms=500).values():
                         found += [each.value for each in records]
                 return found
@@ -216,6 +268,47 @@ class Clients:
         self._lab.topics_tool("--create", "--topic", topic, "--replica-assignment", brokers, *more)
 
 
+def _described(topics: Sequence[str]) -> Callable[[Any], list[PartitionSeen]]:
+    def question(admin: Any) -> list[PartitionSeen]:
+        return sorted(
+            PartitionSeen(
+                each["name"],
+                partition["partition_index"],
+                partition["leader_id"],
+                partition.get("leader_epoch", -1),
+                tuple(partition["replica_nodes"]),
+                tuple(partition["isr_nodes"]),
+            )
+            for each in admin.describe_topics(list(topics) or None)
+            for partition in each["partitions"]
+        )
+
+    return question
+
+
+def _again(call: Callable[[], Found], within_s: float) -> Found:
+    """The call's value; made again after faults of connections, until its time is over."""
+    until = time.monotonic() + within_s
+    while True:
+        try:
+            return call()
+        except LabError as error:
+            if not _passes(error.__cause__) or time.monotonic() > until:
+                raise
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _passes(error: BaseException | None) -> bool:
+    """Whether it is a fault of a connection, or of metadata that are behind: soon it is over."""
+    from kafka import errors as kafka_errors  # noqa: PLC0415 - slow
+
+    if isinstance(error, kafka_errors.KafkaError):
+        # That a topic is not there is an answer.
+        return error.retriable and not isinstance(error, kafka_errors.UnknownTopicOrPartitionError)
+    # The library's word for a controller that moved twice while it asked is a RuntimeError.
+    return isinstance(error, OSError | RuntimeError)
+
+
 @contextlib.contextmanager
 def _named(what: str, place: str) -> Iterator[None]:
     """Errors of the client library say what was tried."""
@@ -223,6 +316,6 @@ def _named(what: str, place: str) -> Iterator[None]:
 
     try:
         yield
-    except (kafka_errors.KafkaError, OSError) as error:
+    except (kafka_errors.KafkaError, OSError, RuntimeError) as error:
         said = f"{type(error).__name__}: {error}"
         raise LabError(f"could not {what} {place}: {said}") from error

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 PIDS: Final = "pids"
 _LOOK_EVERY_S: Final = 0.05
-# They outlive the object that started them, and nobody is to be warned of that.
-_STARTED: Final[list[subprocess.Popen[bytes]]] = []
+# They may outlive the object that started them, and be ended by another one: whoever looks after a
+# process of ours collects it, so that none is left as a zombie or as a warning.
+_STARTED: Final[dict[int, subprocess.Popen[bytes]]] = {}
 
 
 class Engine(Protocol):
@@ -54,7 +55,7 @@ class Processes:
                 start_new_session=True,
             )
         self._children[name] = child
-        _STARTED.append(child)
+        _STARTED[child.pid] = child
         started = start_time(child.pid)
         text = json.dumps({"pid": child.pid, "started": started})
         # Read by other processes: whole or not at all.
@@ -68,7 +69,7 @@ class Processes:
     def pid(self, name: str) -> int | None:
         child = self._children.get(name)
         if child is not None:
-            return child.pid if child.poll() is None else None
+            return child.pid if _running(child) else None
         return live_pid(self._file(name))
 
     def signal(self, name: str, number: signal.Signals) -> None:
@@ -88,12 +89,22 @@ class Processes:
         return self._folder / f"{name}.json"
 
 
+def _running(child: subprocess.Popen[bytes]) -> bool:
+    if child.poll() is None:
+        return True
+    _STARTED.pop(child.pid, None)
+    return False
+
+
 def live_pid(file: Path) -> int | None:
     """The id that was written down there, if that very process still runs."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
         pid, started = int(found["pid"]), found["started"]
     except (OSError, ValueError, KeyError, TypeError):
+        return None
+    child = _STARTED.get(pid)
+    if child is not None and not _running(child):
         return None
     now = start_time(pid)
     return pid if now is not None and now == started else None

@@ -11,6 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tidestaff.connectors import wire
+from tidestaff.connectors.importing import load_client_library
 from tidestaff.streaming.sinks.record import record_of
 from tidestaff.streaming.sinks.sink import TAIL, SinkError
 from tidestaff.streaming.sinks.words import harmless
@@ -138,6 +139,7 @@ def kafka_sink(
     bootstrap_servers: str, topic: str, properties: Mapping[str, str], *, name: str = "kafka"
 ) -> KafkaSink:
     """The sink on kafka-python's clients."""
+    load_client_library()
     from tidestaff.streaming.sinks.kafka_clients import KafkaPythonClients  # noqa: PLC0415 - slow
 
     return KafkaSink(topic, KafkaPythonClients(name, bootstrap_servers, properties), name=name)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition  # type: ignore[import-untyped]
 from kafka.errors import KafkaError  # type: ignore[import-untyped]
+from tidestaff.connectors.kafka_python_client import library_options
 from tidestaff.streaming.sinks.kafka import ID_HEADER
 from tidestaff.streaming.sinks.kafka_properties import options_of
 
@@ -44,7 +45,7 @@ class KafkaPythonClients:
         servers = [each.strip() for each in bootstrap_servers.split(",")]
         given = {"bootstrap_servers": servers, "client_id": f"tidestaff-{sink}"}
         producer, consumer = KafkaProducer.DEFAULT_CONFIG, KafkaConsumer.DEFAULT_CONFIG
-        options = options_of(sink, properties, {*producer, *consumer})
+        options = library_options(options_of(sink, properties, {*producer, *consumer}))
         self._servers = servers
         self._producer: dict[str, Any] = (
             _PRODUCER | given | {k: v for k, v in options.items() if k in producer}

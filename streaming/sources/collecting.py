@@ -20,6 +20,7 @@ from tidestaff.connectors.agent_options import agent_options
 from tidestaff.connectors.broker_options import options_of
 from tidestaff.connectors.brokers import BrokerConnector
 from tidestaff.connectors.errors import ConnectorError, OptionError
+from tidestaff.connectors.importing import load_client_library
 from tidestaff.connectors.linking import Linker
 from tidestaff.connectors.pacing import Pace
 from tidestaff.connectors.wire import CLUSTER, HEALTH, observation_of
@@ -73,6 +74,7 @@ def _now_ms() -> int:
 
 def _brokers(name: str, source: DirectSource) -> Collector:
     """A live cluster through its brokers. What the options say wrong is told here."""
+    load_client_library()
     from tidestaff.connectors.kafka_python_reader import KafkaPythonReader  # noqa: PLC0415 - slow
 
     secrets = {key: value.get_secret_value() for key, value in source.secrets.items()}

@@ -180,7 +180,7 @@ def test_files_say_what_the_broker_says_over_the_wire(broker: Broker) -> None:
         wire = partitions(collector.round())
     assert {partition.topic for partition in wire} >= set(TOPICS)
     # The watermark is written every five seconds.
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while True:
         disk = on_disk(broker)
         told = {partition: each.replicas[0].high_watermark for partition, each in wire.items()}

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from tidestaff.consistency.checks.sight import Sight
 from tidestaff.consistency.model import BatchDigest, LineageSource, OffsetRange, Registration
 from tidestaff.consistency.monitor import step
@@ -433,6 +434,20 @@ def test_what_the_leader_committed_is_compared_though_the_member_does_not_know_i
     watch = Watch(epoch=2).all_logs(epochs=lineage((0, 0), (2, 6))).settle()
     watch.log(3, hw=5, epochs=lineage((0, 0), (1, 6))).see()
     assert watch.raised["EPO004"].offsets == OffsetRange(6, 10)
+
+
+@pytest.mark.parametrize(
+    ("odd", "leader"),
+    [
+        pytest.param(3, 1, id="a-follower-though-two-followers-disagree-as-well"),
+        pytest.param(2, 3, id="a-follower-between-the-others"),
+        pytest.param(1, 1, id="the-leader-itself"),
+    ],
+)
+def test_the_replica_that_disagrees_with_both_others_is_named(odd: int, leader: int) -> None:
+    watch = Watch(leader=leader, epoch=2).all_logs(epochs=lineage((0, 0), (2, 6))).settle()
+    seen = watch.log(odd, epochs=lineage((0, 0), (1, 6))).see()
+    assert {each.broker for each in seen.violated if each.code == "EPO004"} == {odd}
 
 
 # --- logs ---------------------------------------------------------------------------------------

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import platform
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -47,8 +49,11 @@ class Row(NamedTuple):
     seconds: float
 
 
+Keep = Callable[[Row], None]
+
+
 def load() -> list[Row]:
-    if not ROWS.exists():
+    if not ROWS.exists() or not ROWS.stat().st_size:
         return []
     return [Row(**row) for row in json.loads(ROWS.read_text(encoding="utf-8"))["rows"]]
 
@@ -57,10 +62,17 @@ def merge(old: list[Row], new: list[Row]) -> list[Row]:
     """New rows replace those of the same section, experiment and cluster, and the one that said
     that the section broke off."""
     fresh = {(row.section, row.experiment, row.cluster) for row in new}
-    fresh |= {(row.section, BROKE_OFF, "-") for row in new}
+    fresh |= {(row.section, BROKE_OFF, where) for row in new for where in ("-", row.cluster)}
     kept = [row for row in old if (row.section, row.experiment, row.cluster) not in fresh]
     order = list(SECTIONS)
     return sorted([*kept, *new], key=lambda row: order.index(row.section))
+
+
+def add(row: Row, day: str) -> None:
+    """Into the table as it is now: another run may write at the same time."""
+    with ROWS.open("a", encoding="utf-8") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        write(merge(load(), [row]), day)
 
 
 def write(rows: list[Row], day: str) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from tests.field.field_report import Keep
     from tests.field.lab import Lab
 
 CLUSTER: Final = Kind("3.9.1", "zookeeper")
@@ -37,9 +38,9 @@ State = tuple[int, list[int], int]
 class Seeds:
     """Plays the experiments and keeps a row for each."""
 
-    def __init__(self, lab: Lab, watch: Watch, zookeeper: Any, rows: list[Row]) -> None:
+    def __init__(self, lab: Lab, watch: Watch, zookeeper: Any, keep: Keep) -> None:
         self.lab, self.watch, self.zookeeper = lab, watch, zookeeper
-        self.rows = rows
+        self.keep = keep
 
     def znode(self, path: str) -> tuple[Any, int]:
         data, stat = self.zookeeper.get(path)
@@ -71,7 +72,7 @@ class Seeds:
         self.watch.wait_rounds(2)
         grave = [str(alert) for alert in self.watch.grave]
         took = time.monotonic() - began
-        self.rows.append(
+        self.keep(
             Row(
                 "seeds",
                 name,
@@ -129,13 +130,13 @@ def zookeeper_of(lab: Lab, *, read_only: bool = True) -> Iterator[Any]:
         client.close()
 
 
-def play(folder: Path, rows: list[Row]) -> None:
+def play(folder: Path, keep: Keep) -> None:
     with (
         running(folder, *CLUSTER, settings=SETTINGS) as lab,
         zookeeper_of(lab) as zookeeper,
         Watch(lab, f"{TOPIC}.*") as watch,
     ):
-        seeds = Seeds(lab, watch, zookeeper, rows)
+        seeds = Seeds(lab, watch, zookeeper, keep)
         _second_topic(seeds)
         _second_topic_again(seeds)
         _controller(seeds)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 CLEAN, UNCLEAN = "safe", "unclean"
 ASSIGNMENT: Final = ([1, 2, 3], [2, 3, 1], [3, 1, 2])
-LAG_MS: Final = 6_000
+LAG_MS: Final = 4_000
 NOBODY: Final = -1
 SETTINGS: Final = {
     0: {

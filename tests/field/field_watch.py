@@ -39,6 +39,8 @@ class Alert(NamedTuple):
     first: int | None
     end: int | None
     at_s: float
+    round: int = 0
+    """The number of the watch's round that raised it."""
 
     @property
     def grave(self) -> bool:
@@ -131,7 +133,15 @@ class Watch(threading.Thread):
         if known not in self._found:
             at_s = time.monotonic() - self.began
             self._found[known] = Alert(
-                each.code, place, each.expected, each.observed, each.broker, first, end, at_s
+                each.code,
+                place,
+                each.expected,
+                each.observed,
+                each.broker,
+                first,
+                end,
+                at_s,
+                self.rounds + 1,
             )
 
     # -- what was found

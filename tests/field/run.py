@@ -28,8 +28,9 @@ from tests.field.field_report import Row
 from tests.field.lab import CLUSTERS, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
+    from tests.field.field_report import Keep
     from tests.field.field_watch import Alert
 
 OLD, MIDDLE, NEW = (Kind(v, "zookeeper") for v in ("0.10.2.2", "1.1.1", "3.9.1"))
@@ -42,31 +43,22 @@ def listed(alerts: list[Alert]) -> str:
 # -- rows
 
 
-def seeds(folder: Path, _: argparse.Namespace) -> Iterator[Row]:
-    return _all_there_are(lambda rows: field_seeds.play(folder, rows))
+def seeds(folder: Path, _: argparse.Namespace, keep: Keep) -> None:
+    field_seeds.play(folder, keep)
 
 
-def injected(folder: Path, _: argparse.Namespace) -> Iterator[Row]:
-    return _all_there_are(lambda rows: field_injected.play(folder, rows))
+def injected(folder: Path, options: argparse.Namespace, keep: Keep) -> None:
+    for number, kind in enumerate(_wanted(CLUSTERS, options)):
+        field_injected.play(folder / str(number), kind, keep)
 
 
-def _all_there_are(play: Callable[[list[Row]], None]) -> Iterator[Row]:
-    """What came before an experiment broke off counts as well."""
-    rows: list[Row] = []
-    try:
-        play(rows)
-    except Exception:
-        yield from rows
-        raise
-    yield from rows
-
-
-def kip101(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
+def kip101(folder: Path, options: argparse.Namespace, keep: Keep) -> None:
     for number, kind in enumerate(_wanted((OLD, MIDDLE, NEW), options)):
         for diverge in (True, False) if kind == OLD else (True,):
             place = folder / f"{number}-{diverge}"
             outcome = field_kip101.play(place, kind.version, diverge=diverge)
-            yield from kip101_rows(outcome, kind, diverge=diverge)
+            for row in kip101_rows(outcome, kind, diverge=diverge):
+                keep(row)
 
 
 def kip101_rows(outcome: field_kip101.Outcome, kind: Kind, *, diverge: bool) -> list[Row]:
@@ -107,7 +99,7 @@ def kip101_rows(outcome: field_kip101.Outcome, kind: Kind, *, diverge: bool) -> 
     return rows
 
 
-def truncation(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
+def truncation(folder: Path, options: argparse.Namespace, keep: Keep) -> None:
     for number, kind in enumerate(_wanted(CLUSTERS, options)):
         until = time.monotonic() + 60 * options.minutes if options.minutes else None
         tally = field_truncation.play(
@@ -118,7 +110,8 @@ def truncation(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
             until=until,
             say=print,
         )
-        yield from truncation_rows(tally)
+        for row in truncation_rows(tally):
+            keep(row)
 
 
 def truncation_rows(tally: field_truncation.Tally) -> list[Row]:
@@ -151,25 +144,27 @@ def truncation_rows(tally: field_truncation.Tally) -> list[Row]:
     return rows
 
 
-def lively(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
+def lively(folder: Path, options: argparse.Namespace, keep: Keep) -> None:
     for number, kind in enumerate(_wanted(CLUSTERS, options)):
         outcome = field_lively.play(folder / str(number), kind, quiet_s=options.quiet)
         others = sorted({alert.code for alert in outcome.alerts if not alert.grave})
-        yield Row(
-            "lively",
-            "what operators do in a week, in minutes, under load",
-            str(kind),
-            "no grave alert",
-            f"{'; '.join(outcome.done)}: {outcome.records} records acknowledged, "
-            f"{outcome.rounds} rounds of observation; "
-            f"grave alerts: {listed(outcome.grave)}; "
-            f"told besides: {', '.join(others) or 'nothing'}",
-            not outcome.grave,
-            outcome.took_s,
+        keep(
+            Row(
+                "lively",
+                "what operators do in a week, in minutes, under load",
+                str(kind),
+                "no grave alert",
+                f"{'; '.join(outcome.done)}: {outcome.records} records acknowledged, "
+                f"{outcome.rounds} rounds of observation; "
+                f"grave alerts: {listed(outcome.grave)}; "
+                f"told besides: {', '.join(others) or 'nothing'}",
+                not outcome.grave,
+                outcome.took_s,
+            )
         )
 
 
-EXPERIMENTS: Final[dict[str, Callable[[Path, argparse.Namespace], Iterable[Row]]]] = {
+EXPERIMENTS: Final[dict[str, Callable[[Path, argparse.Namespace, Keep], None]]] = {
     "kip101": kip101,
     "seeds": seeds,
     "truncation": truncation,
@@ -208,31 +203,43 @@ def main(arguments: list[str]) -> int:
     options = _parsed(arguments)
     # Whoever ends the run ends its brokers, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    failed = False
+    failed: list[Row] = []
+
+    def keep(row: Row) -> None:
+        """At once: hours of experiments are not lost with the last one."""
+        print(f"{'holds' if row.holds else 'FAILS'}  {row.section}  {row.cluster}  ", end="")
+        print(row.experiment, flush=True)
+        if not row.holds:
+            failed.append(row)
+            print(f"       expected {row.expected}\n       seen {row.seen}", flush=True)
+        field_report.add(row, datetime.now(UTC).strftime("%Y-%m-%d"))
+
     for name in options.only:
         with tempfile.TemporaryDirectory(prefix=f"tidestaff-field-{name}-") as folder:
-            for row in _rows_of(name, Path(folder), options):
-                failed |= not row.holds
-                word = "holds" if row.holds else "FAILS"
-                print(f"{word}  {row.section}  {row.cluster}  {row.experiment}", flush=True)
-                if not row.holds:
-                    print(f"       expected {row.expected}\n       seen {row.seen}", flush=True)
-                day = datetime.now(UTC).strftime("%Y-%m-%d")
-                field_report.write(field_report.merge(field_report.load(), [row]), day)
-    return int(failed)
+            _run(name, Path(folder), options, keep)
+    return int(bool(failed))
 
 
-def _rows_of(name: str, folder: Path, options: argparse.Namespace) -> Iterator[Row]:
-    """The rows of an experiment; one that breaks off is a row itself, and the next goes on."""
+def _run(name: str, folder: Path, options: argparse.Namespace, keep: Keep) -> None:
+    """An experiment that breaks off is a row itself, and the next goes on."""
     began = time.monotonic()
     try:
-        yield from EXPERIMENTS[name](folder, options)
+        EXPERIMENTS[name](folder, options, keep)
     except Exception as error:  # noqa: BLE001 - told in the table
         traceback.print_exc()
         text = f"did not run to its end: {type(error).__name__}: {error}"[:600]
+        where = ",".join(options.cluster) if options.cluster else "-"
         took = time.monotonic() - began
-        yield Row(
-            name, field_report.BROKE_OFF, "-", "runs to its end", text, holds=False, seconds=took
+        keep(
+            Row(
+                name,
+                field_report.BROKE_OFF,
+                where,
+                "runs to its end",
+                text,
+                holds=False,
+                seconds=took,
+            )
         )
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tidestaff.connectors.brokers import BrokerConnector
+from tidestaff.connectors.errors import BrokerSilentError
+from tidestaff.connectors.kafka_python_client import KafkaPythonClient
 from tidestaff.consistency.checkpoint_files import parse_offsets
 from tidestaff.consistency.model import Bracket, EpochEntry, LineageSource
 from tidestaff.consistency.versions import Mode
@@ -49,22 +51,14 @@ def topic(lab: Lab, request: pytest.FixtureRequest) -> str:
 
 
 def make_topic(lab: Lab, topic: str) -> None:
-    from kafka import KafkaAdminClient  # noqa: PLC0415 - slow
-    from kafka.admin import NewTopic  # noqa: PLC0415
-
-    admin = KafkaAdminClient(bootstrap_servers=lab.bootstrap)
-    try:
-        wanted = NewTopic(topic, PARTITIONS, 3, topic_configs={"min.insync.replicas": "2"})
-        admin.create_topics([wanted])
-    finally:
-        admin.close()
+    lab.clients.create_topic(topic, partitions=PARTITIONS, configs={"min.insync.replicas": "2"})
 
 
 def produce(lab: Lab, topic: str, count: int) -> None:
     """So many records to each partition, acknowledged by the whole ISR."""
     from kafka import KafkaProducer  # noqa: PLC0415
 
-    producer = KafkaProducer(bootstrap_servers=lab.bootstrap, acks="all", linger_ms=5)
+    producer = KafkaProducer(bootstrap_servers=lab.answering, acks="all", linger_ms=5)
     try:
         sent = [
             producer.send(topic, b"a record", partition=partition)
@@ -134,7 +128,7 @@ def checkpointed(lab: Lab, topic: str, node: int) -> dict[int, int]:
 
 def test_every_replica_tells_what_consumers_and_files_say(lab: Lab, topic: str) -> None:
     with watching(lab, topic) as watch:
-        seen = watch.until(lambda found: settled(found, RECORDS), 60)
+        seen = watch.until(lambda found: settled(found, RECORDS))
 
         first, last = consumed_offsets(lab, topic)
         for (_, partition), each in seen.items():
@@ -157,7 +151,7 @@ def test_every_replica_tells_what_consumers_and_files_say(lab: Lab, topic: str) 
         assert watch.raised == {}
 
         # Written every five seconds.
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while any(set(checkpointed(lab, topic, node).values()) != {RECORDS} for node in NODES):
             assert time.monotonic() < until
             time.sleep(0.5)
@@ -167,7 +161,7 @@ def test_a_killed_leader_is_replaced_and_nothing_but_its_silence_is_raised(
     lab: Lab, topic: str
 ) -> None:
     with watching(lab, topic) as watch:
-        before = watch.until(lambda found: settled(found, RECORDS), 60)
+        before = watch.until(lambda found: settled(found, RECORDS))
         killed = before[topic, 0].state.leader
 
         lab.kill(killed)
@@ -181,7 +175,6 @@ def test_a_killed_leader_is_replaced_and_nothing_but_its_silence_is_raised(
                     for each in found.values()
                 )
             ),
-            90,
         )
         for place, each in seen.items():
             was = before[place].state
@@ -194,7 +187,7 @@ def test_a_killed_leader_is_replaced_and_nothing_but_its_silence_is_raised(
             time.sleep(watch.every_s)
 
         lab.start(killed)
-        seen = watch.until(lambda found: settled(found, 2 * RECORDS), 120)
+        seen = watch.until(lambda found: settled(found, 2 * RECORDS))
         (leader,) = [r for r in seen[topic, 0].replicas if r.leads]
         assert leader.lineage == (EpochEntry(0, 0), EpochEntry(1, RECORDS))
         for _ in range(3):
@@ -204,28 +197,48 @@ def test_a_killed_leader_is_replaced_and_nothing_but_its_silence_is_raised(
         assert set(watch.raised) == {"SRC001"}, watch.raised
 
 
+def counted_timeouts(watch: Watching) -> list[str]:
+    """Grows by a line for every question that is not answered in time: what a round costs is
+    counted in them, as seconds are the machine's."""
+    reader = watch.connector._reader
+    assert isinstance(reader, KafkaPythonClient)
+    ask, found = reader.ask, []
+
+    def counting(request: Any, broker: int) -> Any:
+        try:
+            return ask(request, broker)
+        except BrokerSilentError:
+            found.append(f"{request.name} to broker {broker}")
+            raise
+
+    reader.ask = counting  # type: ignore[method-assign]
+    return found
+
+
 def test_a_paused_broker_costs_a_round_little_and_is_told_until_it_goes_on(
     lab: Lab, topic: str
 ) -> None:
     """Its port is open, so every question to it costs a timeout: it must not be asked often."""
     with watching(lab, topic, timeout_ms=2_000) as watch:
-        seen = watch.until(lambda found: settled(found, RECORDS), 60)
+        seen = watch.until(lambda found: settled(found, RECORDS))
         paused = seen[topic, 0].state.leader
+        timeouts = counted_timeouts(watch)
         lab.pause(paused)
-        took: list[float] = []
+        a_round: list[int] = []
         try:
-            until = time.monotonic() + 40
+            until = time.monotonic() + 120
             while "SRC001" not in watch.raised:
                 assert time.monotonic() < until
-                began = time.monotonic()
+                before = len(timeouts)
                 watch.look()
-                took.append(time.monotonic() - began)
+                a_round.append(len(timeouts) - before)
             assert paused not in (watch.cluster.answering or ())
         finally:
             lab.resume(paused)
-        # A timeout each for metadata, controller, readings and what follows, and a busy machine.
-        assert max(took) < 12, took
-        watch.until(lambda found: settled(found, RECORDS), 90)
+        assert any(a_round), "nobody asked the paused broker"
+        # One each for metadata, controller, readings and what follows.
+        assert max(a_round) <= 4, (a_round, timeouts)
+        watch.until(lambda found: settled(found, RECORDS))
         assert watch.cluster.answering == NODES
         # It may have led the quorum, which then could not be read either.
         assert set(watch.raised) <= {"SRC001", "SRC002"}, watch.raised

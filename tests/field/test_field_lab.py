@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -92,9 +91,9 @@ def test_two_brokers_that_are_cut_lose_sight_of_each_other_and_clients_of_neithe
         assert lab.cuts == [(1, 2)]
         at = lab.bootstrap_of(leader)
         assert lab.clients.produce_many({(TOPIC, 0): [b"x"]}, acks=1, at=at) == {(TOPIC, 0): [0]}
-        lab.clients.until(TOPIC, lambda seen: [p.isr for p in seen] == [(leader,)], 30)
+        lab.clients.until(TOPIC, lambda seen: [p.isr for p in seen] == [(leader,)])
         lab.heal()
-        lab.clients.until(TOPIC, lambda seen: [sorted(p.isr) for p in seen] == [[1, 2]], 30)
+        lab.clients.until(TOPIC, lambda seen: [sorted(p.isr) for p in seen] == [[1, 2]])
 
         # Cut off from ZooKeeper the leader's session ends, though its process is well.
         lab.cut(leader, 0)
@@ -105,13 +104,12 @@ def test_two_brokers_that_are_cut_lose_sight_of_each_other_and_clients_of_neithe
 def test_a_broker_that_cannot_start_is_told_at_once_with_its_last_lines(tmp_path: Path) -> None:
     need_jars("3.9.1")
     settings = {0: {"log.retention.ms": "soon"}}
-    began = time.monotonic()
     with (
-        pytest.raises(LabError, match=r"log\.retention\.ms"),
+        pytest.raises(LabError, match=r"log\.retention\.ms") as told,
         running(tmp_path, "3.9.1", "kraft", brokers=1, settings=settings),
     ):
         pass
-    assert time.monotonic() - began < 60
+    assert "in time" not in str(told.value)
 
 
 def test_a_broker_that_ends_while_it_starts_shows_its_log(tmp_path: Path) -> None:

@@ -271,7 +271,7 @@ def test_publishing_needs_write_on_the_topic_and_no_more(lab: SecuredLab) -> Non
         assert lab.lab.clients.read("rows") == [b"a value"] * 2
         lab.take_away(write)
         with pytest.raises(NotAuthorizedError, match="ACL Write on topic rows is missing"):
-            publish_for(transport, 20)
+            publish_for(transport, 120)
     finally:
         transport.close()
         lab.allow(*NEEDED)
@@ -285,7 +285,7 @@ def publish_for(transport: KafkaTransport, seconds: float) -> None:
 
 def until(connector: BrokerConnector, done: Any) -> list[HealthObservation]:
     """ACLs reach a broker a moment later. What is over is told once, so it is left out here."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while True:
         found = [each for each in health(connector) if each.problem is not ProblemKind.OK]
         if done(found):

@@ -88,9 +88,10 @@ class Collect:
     def end(self) -> tuple[int, str, str]:
         """Exit code and what it said."""
         try:
-            out, err = self.process.communicate(timeout=60)
+            out, err = self.process.communicate(timeout=180)
         finally:
             self.process.kill()
+            self.process.wait()
         return self.process.returncode, out, err
 
     def stop(self) -> tuple[int, str, str]:
@@ -108,7 +109,7 @@ def published(clusters: Clusters, topic: str) -> list[tuple[int, Row]]:
     ]
 
 
-def until(done: Callable[[], bool], within_s: float = 40.0) -> None:
+def until(done: Callable[[], bool], within_s: float = 120.0) -> None:
     end = time.monotonic() + within_s
     while not done():
         assert time.monotonic() < end

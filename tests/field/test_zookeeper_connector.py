@@ -162,7 +162,7 @@ def test_what_is_told_is_what_the_znodes_and_the_brokers_say(lab: Lab) -> None:
     topic = "what_is_told"
     make_topic(lab, topic, {"min.insync.replicas": "2", "unclean.leader.election.enable": "true"})
     with watching(lab, topic) as watch, zookeeper(lab) as client:
-        seen = watch.until(whole, 60)
+        seen = watch.until(whole)
         described = {each.partition: each for each in lab.clients.describe(topic)}
         node = json.loads(client.get(f"/brokers/topics/{topic}")[0])
         for (_, number), each in seen.items():
@@ -203,7 +203,10 @@ def test_a_setting_changed_in_zookeeper_counts_in_the_next_round(lab: Lab, topic
             *("--bootstrap-server", lab.bootstrap, "--entity-type", "topics"),
             *("--entity-name", topic, "--alter", "--add-config", "min.insync.replicas=2"),
         )
-        watch.until(lambda s: all(e.settings.min_insync_replicas == 2 for e in s.values()), 10)
+        before = watch.connector.rounds
+        watch.until(lambda s: all(e.settings.min_insync_replicas == 2 for e in s.values()))
+        # The watch's event is on its way for a moment; a re-read comes far later.
+        assert watch.connector.rounds - before <= 10
         assert watch.raised == {}
 
 
@@ -211,17 +214,17 @@ def test_death_and_return_of_a_leader_and_preferred_election_are_as_predicted(
     lab: Lab, topic: str
 ) -> None:
     with watching(lab, topic) as watch:
-        before = watch.until(whole, 60)
+        before = watch.until(whole)
         epochs = {r.broker: r.broker_epoch for r in watch.cluster.registrations}
         was_controller, epoch = watch.cluster.controller, watch.cluster.controller_epoch
         killed = next(b for b in BROKERS if b != was_controller)
         lab.kill(killed)
-        after = watch.until(lambda seen: without(watch, killed, seen), 60)
+        after = watch.until(lambda seen: without(watch, killed, seen))
         as_predicted(before, after, killed)
         assert (watch.cluster.controller, watch.cluster.controller_epoch) == (was_controller, epoch)
 
         lab.start(killed)
-        back = watch.until(whole, 90)
+        back = watch.until(whole)
         now = {r.broker: r.broker_epoch for r in watch.cluster.registrations}
         assert now[killed] > epochs[killed]
         assert {b: now[b] for b in BROKERS if b != killed} == {
@@ -241,7 +244,6 @@ def test_death_and_return_of_a_leader_and_preferred_election_are_as_predicted(
                 whole(seen)
                 and all(e.state.leader == e.assignment.replicas[0] for e in seen.values())
             ),
-            30,
         )
         for place, each in preferred.items():
             moved = back[place].state.leader != each.state.leader
@@ -252,19 +254,19 @@ def test_death_and_return_of_a_leader_and_preferred_election_are_as_predicted(
 
 def test_the_controller_that_takes_over_decides_as_predicted(lab: Lab, topic: str) -> None:
     with watching(lab, topic) as watch:
-        before = watch.until(whole, 60)
+        before = watch.until(whole)
         killed, epoch = watch.cluster.controller, watch.cluster.controller_epoch
         assert killed is not None
         assert epoch is not None
         lab.kill(killed)
-        after = watch.until(lambda seen: without(watch, killed, seen), 60)
+        after = watch.until(lambda seen: without(watch, killed, seen))
         assert watch.cluster.controller_epoch == epoch + 1
         as_predicted(before, after, killed, controller=True)
         written = {each.state.controller_epoch for each in after.values()}
         assert written == {epoch + 1}
 
         lab.start(killed)
-        watch.until(whole, 90)
+        watch.until(whole)
         assert set(watch.raised) <= TRUE_OF_A_DEAD_BROKER, watch.raised
 
 
@@ -275,7 +277,7 @@ def test_a_reassignment_is_seen_while_it_waits_and_when_it_is_done(lab: Lab, top
         target, stays, leaves = sorted(BROKERS, key=controller.__eq__)
         lab.clients.create_topic(moving, assignment=[[stays, leaves]])
         lab.clients.produce(moving, [b"a record"] * RECORDS)
-        watch.until(lambda seen: len(seen) == 1, 20)
+        watch.until(lambda seen: len(seen) == 1)
         # Registered, so that the controller takes the request, and too busy to fetch.
         lab.pause(target)
         try:
@@ -302,18 +304,17 @@ def test_a_reassignment_is_seen_while_it_waits_and_when_it_is_done(lab: Lab, top
                 and each.bracket is Bracket.COHERENT
                 for each in found.values()
             ),
-            60,
         )
         assert set(watch.raised) <= TRUE_OF_A_DEAD_BROKER, watch.raised
 
 
 def test_a_topic_deleted_and_made_again_is_another_topic(lab: Lab, topic: str) -> None:
     with watching(lab, topic) as watch:
-        before = watch.until(whole, 60)
+        before = watch.until(whole)
         lab.clients.delete_topic(topic)
-        watch.until(lambda seen: not seen, 30)
+        watch.until(lambda seen: not seen)
         make_topic(lab, topic)
-        after = watch.until(whole, 60)
+        after = watch.until(whole)
         for place, each in after.items():
             assert each.topic_id != before[place].topic_id
             assert each.state_czxid > before[place].state_czxid
@@ -328,33 +329,33 @@ def test_neither_an_expired_session_of_ours_nor_a_restart_of_zookeeper_raises_an
 ) -> None:
     """Rounds in between see nothing; what is called coherent is of one session."""
     with watching(lab, topic) as watch:
-        before = watch.until(whole, 60)
+        before = watch.until(whole)
         reader = watch.connector._metadata._reader
         session = reader.session
         # Somebody with our session ends it: that is what an expiry is to the server.
         with zookeeper(lab, client_id=reader._client.client_id):
             pass
-        until = time.monotonic() + 20
+        until = time.monotonic() + 120
         while reader.session == session:
             assert time.monotonic() < until
             watch.look()
-        after = watch.until(whole, 30)
+        after = watch.until(whole)
         assert {p: e.state for p, e in after.items()} == {p: e.state for p, e in before.items()}
         # Watches of the new session work.
         lab.clients.produce(topic, [b"one more"])
-        watch.until(lambda s: whole(s) and s[topic, 0].replicas[0].log_end_offset > RECORDS, 20)
+        watch.until(lambda s: whole(s) and s[topic, 0].replicas[0].log_end_offset > RECORDS)
         assert watch.raised == {}
 
         lab.stop(ZOOKEEPER_NODE)
         told: list[HealthObservation] = []
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while not told:
             assert time.monotonic() < until
             assert watch.look() == {} or not told
             told = [each for each in watch.last if isinstance(each, HealthObservation)]
         assert "ZooKeeper" in told[0].reason
         lab.start(ZOOKEEPER_NODE)
-        again = watch.until(whole, 60)
+        again = watch.until(whole)
         assert {p: e.state.leader_epoch for p, e in again.items()} == {
             p: e.state.leader_epoch for p, e in before.items()
         }
@@ -377,7 +378,7 @@ def test_nothing_is_ever_written_to_zookeeper(lab: Lab, topic: str) -> None:
 
     with watching(lab, topic, "zookeeper", zookeeper_reread_rounds=2) as watch:
         watch.connector._metadata._reader._make_client = Recording
-        watch.until(lambda seen: len(seen) == 3, 20)
+        watch.until(lambda seen: len(seen) == 3)
         lab.clients.create_topic(f"{topic}-more", assignment=[[1, 2, 3]])
         lab.clients.delete_topic(f"{topic}-more")
         for _ in range(4):
@@ -398,7 +399,7 @@ def test_old_brokers_are_read_and_do_as_predicted(
     with _lab(tmp_path_factory.mktemp(f"zookeeper-{version}"), version) as lab:
         make_topic(lab, "orders", {"unclean.leader.election.enable": "false"})
         with watching(lab, "orders", **(given if version == "0.10.2.2" else {})) as watch:
-            before = watch.until(whole, 60)
+            before = watch.until(whole)
             for each in before.values():
                 assert {r.log_end_offset for r in each.replicas} == {RECORDS}
                 assert {r.broker: r.leads for r in each.replicas} == {
@@ -408,14 +409,13 @@ def test_old_brokers_are_read_and_do_as_predicted(
                 assert each.settings.min_insync_replicas == (2 if version == "0.10.2.2" else 1)
             killed = next(b for b in BROKERS if b != watch.cluster.controller)
             lab.kill(killed)
-            after = watch.until(lambda seen: without(watch, killed, seen), 60)
+            after = watch.until(lambda seen: without(watch, killed, seen))
             as_predicted(before, after, killed)
             for partition in range(3):
                 lab.clients.produce("orders", [b"more"] * RECORDS, partition=partition)
             lab.start(killed)
             watch.until(
                 lambda seen: whole(seen) and seen["orders", 2].replicas[0].log_end_offset > RECORDS,
-                90,
             )
             for _ in range(3):
                 watch.look()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tidestaff.consistency.model import ClusterObservation, HealthObservation, PartitionObservation
 from tidestaff.consistency.monitor import step
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from tidestaff.connectors.brokers import BrokerConnector
     from tidestaff.consistency.model import Observation
+
+PATIENCE_S: Final = 180.0
+"""How long a test waits before it says that something does not come: no measure of speed."""
 
 
 def subject(observation: Observation) -> tuple[str, ...]:
@@ -54,7 +57,7 @@ class Watching:
     def until(
         self,
         done: Callable[[dict[tuple[str, int], PartitionObservation]], bool],
-        within_s: float,
+        within_s: float = PATIENCE_S,
     ) -> dict[tuple[str, int], PartitionObservation]:
         end = time.monotonic() + within_s
         while True:

@@ -10,6 +10,7 @@ import socket
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
 from tidestaff.streaming.lab.plan import LOOPBACK
 from tidestaff.streaming.lab.processes import Processes, live_pid, start_time
 from tidestaff.streaming.lab.wires import Gates, owns, socket_inode
@@ -73,3 +74,17 @@ def test_a_gate_is_closed_while_its_pair_is_cut_and_others_stay_open() -> None:
         return [*seen, gates.between(one).is_set(), gates.between(other).is_set()]
 
     assert asyncio.run(look()) == [True, False, True, True, False]
+
+
+def test_a_process_that_another_object_ended_is_collected(tmp_path: Path) -> None:
+    """Else it stays as a zombie, and as a warning at the end of the run."""
+    first = Processes(tmp_path)
+    first.start("node", SLEEPS, tmp_path / "log")
+    pid = first.pid("node")
+    assert pid is not None
+    del first
+    other = Processes(tmp_path)
+    other.signal("node", signal.SIGKILL)
+    assert other.wait("node", 30)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

@@ -145,35 +145,37 @@ def test_a_record_of_another_schema_is_refused() -> None:
         record_in(b"\xc3\x01" + bytes(20))
 
 
-KNOWN = {
-    *("security_protocol", "sasl_mechanism", "ssl_cafile", "ssl_certfile", "ssl_keyfile"),
-    *("sasl_plain_username", "sasl_plain_password", "ssl_check_hostname", "request_timeout_ms"),
-    "ssl_password",
-}
+KNOWN = {"security_protocol", "linger_ms", "compression_type", "request_timeout_ms"}
+PLAIN = {"security_protocol": "PLAINTEXT"}
+JAAS = 'x.ScramLoginModule required username="u" password="p\'=;";'
 
 
 @pytest.mark.parametrize(
     ("properties", "options"),
     [
         pytest.param(
-            {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512"},
-            {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512"},
-            id="kafka's-names",
+            {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "SCRAM-SHA-512",
+                "sasl.jaas.config": JAAS,
+            },
+            {
+                "security_protocol": "SASL_PLAINTEXT",
+                "sasl_mechanism": "SCRAM-SHA-512",
+                "sasl_plain_username": "u",
+                "sasl_plain_password": "p'=;",
+            },
+            id="as-every-other-client-here",
         ),
         pytest.param(
-            {"sasl.jaas.config": 'x.PlainLoginModule required username="u" password="p\'=;";'},
-            {"sasl_plain_username": "u", "sasl_plain_password": "p'=;"},
-            id="jaas",
+            {"linger.ms": "5", "compression.type": "gzip"},
+            {**PLAIN, "linger_ms": 5, "compression_type": "gzip"},
+            id="a-producer-s",
         ),
+        pytest.param({"group.id": "x"}, PLAIN, id="without-meaning-here"),
         pytest.param(
-            {"ssl.truststore.type": "PEM", "ssl.truststore.location": "/ca.pem"},
-            {"ssl_cafile": "/ca.pem"},
-            id="pem",
+            {"request_timeout_ms": "500"}, {**PLAIN, "request_timeout_ms": 500}, id="own-names"
         ),
-        pytest.param(
-            {"ssl.endpoint.identification.algorithm": ""}, {"ssl_check_hostname": False}, id="host"
-        ),
-        pytest.param({"request_timeout_ms": "500"}, {"request_timeout_ms": 500}, id="own-names"),
     ],
 )
 def test_client_properties_pass_through(
@@ -185,9 +187,25 @@ def test_client_properties_pass_through(
 @pytest.mark.parametrize(
     ("properties", "words"),
     [
-        pytest.param({"sasl.mechanisn": SECRET}, "'sasl.mechanisn' is not known", id="misspelt"),
-        pytest.param({"ssl.keystore.type": "JKS"}, "PEM only", id="java-key-store"),
-        pytest.param({"sasl.jaas.config": SECRET}, "no username and password", id="jaas"),
+        pytest.param(
+            {"sasl.mechanisn": SECRET},
+            "sasl.mechanisn is not a known client property; did you mean sasl.mechanism",
+            id="misspelt",
+        ),
+        pytest.param(
+            {"sasl.jaas.config": SECRET},
+            "has no effect with security.protocol PLAINTEXT",
+            id="credentials-that-would-not-count",
+        ),
+        pytest.param(
+            {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.jaas.config": SECRET,
+            },
+            "no username and password",
+            id="jaas",
+        ),
     ],
 )
 def test_properties_that_cannot_be_used_are_refused(properties: dict[str, str], words: str) -> None:
@@ -200,11 +218,12 @@ def test_both_clients_know_the_options_they_are_given() -> None:
     clients = KafkaPythonClients(
         "kafka",
         "a:1, b:2",
-        {"security.protocol": "SASL_SSL", "linger.ms": "5", "fetch.min.bytes": "1"},
+        {"security.protocol": "SSL", "linger.ms": "5", "fetch.min.bytes": "1"},
     )
     assert clients._producer["bootstrap_servers"] == ["a:1", "b:2"]
     assert (clients._producer["linger_ms"], clients._consumer["fetch_min_bytes"]) == (5, 1)
     assert "fetch_min_bytes" not in clients._producer
+    assert clients._producer["ssl_context"] is clients._consumer["ssl_context"] is not None
 
 
 def test_brokers_that_are_not_there_are_a_failure_of_the_sink(free_port: int) -> None:
