@@ -7,7 +7,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-LOCKED := $(VENV)/.locked-packages
+RUN_LOCKED := $(VENV)/.locked-packages
+RUN_STAMP := $(VENV)/.tidestaff-run
+LOCKED := $(VENV)/.locked-packages-of-tests
 STAMP := $(VENV)/.tidestaff-setup
 SOURCES := consistency connectors streaming conf tests
 
@@ -16,27 +18,36 @@ SOURCES := consistency connectors streaming conf tests
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(LOCKED): requirements.lock
+$(RUN_LOCKED): requirements-run.lock
 	@command -v $(PYTHON) >/dev/null || { echo "tidestaff needs Python 3.11 or later: install it, or name it with 'make PYTHON=/path/to/python3'." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tidestaff needs Python 3.11 or later, but $(PYTHON) is $$($(PYTHON) --version 2>&1): name another with 'make PYTHON=/path/to/python3'." >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "tidestaff needs Python's venv module: install it (Debian and Ubuntu: python3-venv)." >&2; exit 1; }
-	@echo "setting up $(VENV) from requirements.lock (the first time takes a minute or two)"
+	@echo "setting up $(VENV) from requirements-run.lock (the first time takes a minute or two)"
 	@rm -rf $(VENV)
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --no-compile --require-hashes -r requirements-run.lock
 	@touch $@
 
 # The package itself is installed apart, so that a change of pyproject.toml costs seconds.
-$(STAMP): $(LOCKED) pyproject.toml
+$(RUN_STAMP): $(RUN_LOCKED) pyproject.toml
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-setup: $(STAMP) ## virtual environment from the lock file, package installed editable
+# What only contributors need comes on top: who just runs the monitor does not wait for it.
+$(LOCKED): requirements.lock $(RUN_LOCKED)
+	@echo "adding what the tests need, from requirements.lock"
+	@$(BIN)/python -m pip install --quiet --no-compile --require-hashes -r requirements.lock
+	@touch $@
 
-run: $(STAMP) ## the monitor on a simulated cluster that lives through a story; Ctrl-C ends it
+$(STAMP): $(LOCKED) $(RUN_STAMP)
+	@touch $@
+
+setup: $(STAMP) ## virtual environment from the lock files, package installed editable
+
+run: $(RUN_STAMP) ## the monitor on a simulated cluster that lives through a story; Ctrl-C ends it
 	@$(BIN)/tidestaff run
 
-jars: $(STAMP) ## fetch the jars a Kafka source needs into the user's cache, ahead of time
+jars: $(RUN_STAMP) ## fetch the jars a Kafka source needs into the user's cache, ahead of time
 	@$(BIN)/python -m tidestaff.streaming.jars
 
 test: $(STAMP) lint types ## everything: lint, types, all tests
@@ -85,9 +96,13 @@ format: $(STAMP) ## ruff: put the code into shape
 	$(BIN)/ruff check --fix-only $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-lock: $(STAMP) ## make requirements.lock anew from pyproject.toml
-	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --universal \
-	  --python-version 3.11 --extra dev --no-header pyproject.toml -o requirements.lock
+COMPILE = $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --universal \
+	  --python-version 3.11 --no-header pyproject.toml
+
+# The second lock is held to the versions of the first.
+lock: $(STAMP) ## make requirements.lock and requirements-run.lock anew from pyproject.toml
+	$(COMPILE) --extra dev --extra install -o requirements.lock
+	$(COMPILE) --extra install -c requirements.lock -o requirements-run.lock
 
 fuzz: $(STAMP) ## coverage-guided search over the decoders (7 minutes); keeps its corpus in tests/fuzz/corpus
 	@test -d .fuzz/atheris || $(BIN)/python -m pip install --quiet --no-deps --target .fuzz atheris==3.0.0

@@ -218,6 +218,14 @@ if (ROOT / ".git").exists():
         wrong = [(n, host) for n, text in tracked_texts() for host in hosts if host in text]
         assert wrong == []
 
-    def test_the_lock_file_holds_names_and_hashes_only() -> None:
-        text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    @pytest.mark.parametrize("name", ["requirements.lock", "requirements-run.lock"])
+    def test_a_lock_file_holds_names_and_hashes_only(name: str) -> None:
+        text = (ROOT / name).read_text(encoding="utf-8")
         assert re.findall(r"https?://\S+|^--?[a-z]\S*", text, re.MULTILINE) == []
+
+    def test_who_runs_it_gets_the_very_packages_that_were_tested() -> None:
+        def pinned(name: str) -> set[str]:
+            text = (ROOT / name).read_text(encoding="utf-8")
+            return set(re.findall(r"^[\w.\[\],-]+==\S+", text, re.MULTILINE))
+
+        assert pinned("requirements-run.lock") <= pinned("requirements.lock")
