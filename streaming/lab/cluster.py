@@ -39,7 +39,8 @@ STARTS_WITHIN_S: Final = 150.0
 ENDS_WITHIN_S: Final = 45.0
 TOOL_WITHIN_S: Final = 120.0
 _LAST_LINES: Final = 15
-_JVM: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+HEAP: Final = "TIDESTAFF_LAB_HEAP"
+_JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 # What brokers of every release say last when they start.
 _STARTED: Final = re.compile(rb"Kafka ?Server.*\bstarted\b")
 _ZOOKEEPER_WITHIN_S: Final = 60.0
@@ -289,7 +290,8 @@ class Lab:
             file.write_text(text, encoding="utf-8")
             flags = (f"-Dlog4j.configuration=file:{file}",)
         sasl = "-Dzookeeper.sasl.client=false"
-        return [java, *_JVM, sasl, *flags, "-cp", self._class_path(lock)]
+        heap = f"-Xmx{self._environment.get(HEAP, '256m')}"
+        return [java, heap, *_JVM, sasl, *flags, "-cp", self._class_path(lock)]
 
     def _start_wires(self) -> None:
         log = self.plan.folder / "wires.log"
