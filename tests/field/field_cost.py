@@ -121,9 +121,7 @@ def _grow(lab: Lab, made: int, size: int) -> int:
     """To so many partitions of three replicas each."""
     while made < size:
         count = min(_A_TOPIC, size - made)
-        lab.clients.create_topic(
-            f"many-{made}", partitions=count, configs={"segment.bytes": "1048576"}
-        )
+        lab.clients.create_topic(f"many-{made}", partitions=count)
         made += count
     return made
 
@@ -199,7 +197,8 @@ def _felt_by_a_producer(lab: Lab, kind: Kind, size: int, pairs: int) -> Row:
         str(kind),
         f"throughput and p99 within {LIMIT:.0%} of those without the monitor, at a round every "
         f"{ROUND_S:.0f} s",
-        f"{pairs} pairs of {ROUND_S:.0f} s on and off by chance: {on_s * _BATCH:,.0f} records/s on, "
+        f"{pairs} pairs of {ROUND_S:.0f} s on and off by chance: "
+        f"{on_s * _BATCH:,.0f} records/s on, "
         f"{off_s * _BATCH:,.0f} off; throughput on/off {ratio:.3f} (median of pairs; 95 % interval "
         f"{low:.3f} to {high:.3f}); p99 on/off {slow:.3f} ({slow_low:.3f} to {slow_high:.3f})",
         ratio >= 1 - LIMIT and slow <= 1 + LIMIT,
