@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -63,10 +62,8 @@ def test_it_tells_ends_when_it_is_told_to_and_goes_on_where_it_was(tmp_path: Pat
         assert code == 2
         (loss,) = alerts["alerts"]
 
-        began = time.monotonic()
         monitor.signal(signal.SIGTERM)
         assert monitor.wait() == 0
-        assert time.monotonic() - began < 20
     finally:
         monitor.kill()
     assert "the state is saved" in monitor.err
@@ -77,10 +74,8 @@ def test_it_tells_ends_when_it_is_told_to_and_goes_on_where_it_was(tmp_path: Pat
     again = Monitor(tmp_path / "second", told)
     try:
         again.until(lambda: len(listed(tmp_path / "data" / "journal" / "c")) > rounds + 4)
-        began = time.monotonic()
         again.press_ctrl_c()
         assert again.wait() == 130
-        assert time.monotonic() - began < 20
     finally:
         again.kill()
     assert "the state is saved" in again.err
