@@ -234,7 +234,7 @@ class Lab:
         self, main_class: str, *arguments: str, check: bool = True, for_s: float | None = None
     ) -> str:
         """What a class of the release's jars prints; with `for_s` what it printed by then, as some
-        of Kafka's tools never end."""
+        of Kafka's tools never end. One that may fail tells its errors as well."""
         command = [*self._java(quiet=True), main_class, *arguments]
         try:
             done = subprocess.run(  # noqa: S603 - our own command
@@ -252,7 +252,7 @@ class Lab:
         if check and done.returncode:
             said = [*done.stdout.splitlines(), *done.stderr.splitlines()][-_LAST_LINES:]
             raise LabError(f"{main_class} failed with code {done.returncode}:", *said)
-        return done.stdout
+        return done.stdout + (done.stderr if done.returncode else "")
 
     def topics_tool(self, *arguments: str) -> str:
         """kafka-topics of the release."""

@@ -16,6 +16,7 @@ from tidestaff.streaming.lab.processes import Processes
 
 from tests.field import field_disks
 from tests.field.field_report import Row
+from tests.field.field_tools import said_by_tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,6 +44,7 @@ class Fault(NamedTuple):
     mend: Callable[[], object] = lambda: None
     needs_s: float = 0.0
     why: str = ""
+    topic: str = ""
 
 
 @contextmanager
@@ -68,8 +70,12 @@ def agents_of(lab: Lab) -> Iterator[str]:
 class Injected:
     """Puts in one fault after the other and keeps a row for each."""
 
-    def __init__(self, lab: Lab, watch: Watch, kind: Kind, keep: Keep) -> None:
+    def __init__(
+        self, lab: Lab, watch: Watch, kind: Kind, keep: Keep, *, beside: bool = False
+    ) -> None:
+        """`beside`: Kafka's own tools are asked about every fault as well."""
         self.lab, self.watch, self.kind, self.keep = lab, watch, kind, keep
+        self._beside = beside
 
     @property
     def version(self) -> tuple[int, ...]:
@@ -143,8 +149,21 @@ class Injected:
                 max(took, 0.0),
             )
         )
+        if self._beside:
+            self._ask_tools(fault, found, took)
         fault.mend()
         self.watch.wait_rounds(2)
+
+    def _ask_tools(self, fault: Fault, found: Alert | None, took: float) -> None:
+        """After the monitor, so that they have had more time than it."""
+        topics = [fault.topic] if fault.topic else []
+        tools = said_by_tools(self.lab, *topics)
+        alert = f"{found} after {took:.1f} s" if found else "nothing"
+        said = "<br>".join(f"{tool}: {text or '(nothing)'}" for tool, text in tools.items())
+        expected = "who names it"
+        seen = f"Tidestaff: {alert}<br>{said}"
+        holds = found is not None
+        self.keep(Row("tools", fault.name, str(self.kind), expected, seen, holds, 0))
 
 
 def _by_when(fault: Fault) -> str:

@@ -34,6 +34,8 @@ SETTINGS: Final = {
 }
 EPOCHS: Final = "leader-epoch-checkpoint"
 MISSED: Final = 2
+BESIDE: Final = Kind("3.9.1", "zookeeper")
+"""Where Kafka's own tools are asked about each fault as well."""
 
 
 def play(folder: Path, kind: Kind, keep: Keep) -> None:
@@ -43,7 +45,9 @@ def play(folder: Path, kind: Kind, keep: Keep) -> None:
         agents_of(lab) as agents,
         Watch(lab, agents=agents, missed_rounds=MISSED) as watch,
     ):
-        injected = Injected(lab, watch, kind, keep)
+        injected = Injected(lab, watch, kind, keep, beside=kind == BESIDE)
+        if kind == BESIDE:
+            _contents(injected)
         _tail(injected)
         if injected.version >= (0, 11):
             _epoch_files(injected)
@@ -68,6 +72,23 @@ def _settings(folder: Path, small: Path | None) -> dict[int, dict[str, str]]:
     return found
 
 
+def _contents(injected: Injected) -> None:
+    """One byte of a record on a follower: with a checksum that fits again, and without."""
+    for name, fixed, code in (("altered", True, "LOG001"), ("rotten", False, "LOG002")):
+        injected.topic(name)
+        replica = field_disks.replica_dir(injected.lab, 3, name)
+
+        def put_in(place: Path = replica, *, fix: bool = fixed) -> None:
+            field_disks.alter_batch(place, 10, fix_checksum=fix)
+
+        what = "with its checksum fixed up" if fixed else "its checksum is broken"
+        injected.expect(
+            Fault(
+                f"bytes of a follower altered, {what}", code, f"{name}-0", put_in, 3, 10, topic=name
+            )
+        )
+
+
 def _tail(injected: Injected) -> None:
     """The only replica: what is gone from its disk is gone."""
     lab = injected.lab
@@ -81,7 +102,15 @@ def _tail(injected: Injected) -> None:
         lab.clients.until("tail", lambda seen: seen[0].leader == 2)
 
     injected.expect(
-        Fault("segment tail of a leader cut while it was down", "TRN001", "tail-0", cut, 2, 15)
+        Fault(
+            "segment tail of a leader cut while it was down",
+            "TRN001",
+            "tail-0",
+            cut,
+            2,
+            15,
+            topic="tail",
+        )
     )
 
 
@@ -107,7 +136,15 @@ def _epoch_files(injected: Injected) -> None:
         f"epoch file of a follower, {' '.join(f'{e.epoch}@{e.start_offset}' for e in lineage)}"
     )
     injected.expect(
-        Fault(f"{follower}: torn", "EPO001", "epochs-0", write(torn), 3, mend=write(text))
+        Fault(
+            f"{follower}: torn",
+            "EPO001",
+            "epochs-0",
+            write(torn),
+            3,
+            mend=write(text),
+            topic="epochs",
+        )
     )
     injected.expect(
         Fault(
@@ -118,6 +155,7 @@ def _epoch_files(injected: Injected) -> None:
             3,
             lineage[-1].start_offset,
             mend=write(text),
+            topic="epochs",
         )
     )
     future = (*lineage, EpochEntry(lineage[-1].epoch + 90, lineage[-1].start_offset + 1))
@@ -129,6 +167,7 @@ def _epoch_files(injected: Injected) -> None:
             write(encode_leader_epochs(future)),
             3,
             mend=write(text),
+            topic="epochs",
         )
     )
 
@@ -146,6 +185,7 @@ def _topic_id(injected: Injected) -> None:
             lambda: file.write_text(other, encoding="utf-8"),
             3,
             mend=lambda: file.write_text(text, encoding="utf-8"),
+            topic="identity",
         )
     )
 
@@ -171,7 +211,7 @@ def _disk_full(injected: Injected, small: Path | None) -> None:
         injected.lab.clients.until(topic, lambda seen: len(seen[0].isr) == 2, 120)
 
     name = "disk full: a log directory goes offline"
-    injected.expect(Fault(name, "LOG005", f"{topic}-0", fill, 3, mend=make_room))
+    injected.expect(Fault(name, "LOG005", f"{topic}-0", fill, 3, mend=make_room, topic=topic))
 
 
 def _znodes(injected: Injected, zookeeper: Any) -> None:
@@ -193,6 +233,7 @@ def _znodes(injected: Injected, zookeeper: Any) -> None:
             "forged-leader-0",
             forge("forged-leader", isr=[2, 3]),
             1,
+            topic="forged-leader",
         )
     )
     _move_controller(injected)
@@ -203,6 +244,7 @@ def _znodes(injected: Injected, zookeeper: Any) -> None:
             "CTL004",
             "forged-epoch-0",
             forge("forged-epoch", controller_epoch=1, isr=[1, 2]),
+            topic="forged-epoch",
         )
     )
     path = "/brokers/ids/2"
