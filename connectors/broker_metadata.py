@@ -72,10 +72,13 @@ class BrokerMetadata:
             else None
         )
         held = rules.rebalance_waits_for_reassignment and moving
+        # Before 1.0 brokers keep a partition's replicas as a set, and tell them in the order of
+        # their ids: the first of them need not be the preferred one. ZooKeeper tells which is.
+        unordered = not rules.version.at_least(1, 0)
         return ClusterView(
             self._registrations(metadata, problems),
             self._partitions(metadata, moving, eligible or {}),
-            {} if held else imbalance_of(metadata),
+            {} if held or unordered else imbalance_of(metadata),
             controller.broker,
             controller.epoch,
             controller.epoch,

@@ -70,6 +70,9 @@ class StateNode(NamedTuple):
     czxid: int
 
 
+NO_SESSION: Final = 0
+
+
 class RegisteredBroker(NamedTuple):
     """A broker's registration: the node's czxid is the broker epoch."""
 
@@ -287,6 +290,8 @@ class ZookeeperTree:
             broker = self._value(f"{BROKER_IDS}/{name}", _registration, problems)
             if broker is not None:
                 found[broker.node.broker] = broker
+                if broker.session == NO_SESSION:
+                    problems.append(_lasting(f"{BROKER_IDS}/{name}", broker.node.broker))
         return found
 
     def _configs(self, parent: str, problems: list[Problem]) -> dict[str, Mapping[str, str]]:
@@ -349,9 +354,20 @@ def _registration(node: Znode, path: str) -> RegisteredBroker:
     name = path.rpartition("/")[2]
     if not name.isdigit():
         raise FormatError(path, "name", name, "a broker id")
-    if node.ephemeral_owner == 0:
-        raise FormatError(path, "owner", "none", "a session: a lasting node is no registration")
     return RegisteredBroker(decode_broker(int(name), node.data), node.czxid, node.ephemeral_owner)
+
+
+def _lasting(path: str, broker: BrokerId) -> Problem:
+    """The controller takes it for a live broker all the same, so we do, too."""
+    return Problem(
+        path,
+        ProblemKind.MALFORMED,
+        f"{path} belongs to no session: it stays when its broker is gone, and the broker counts "
+        "as live until then",
+        "delete it when the broker is down; until then the broker cannot register",
+        broker=broker,
+        at_once=True,
+    )
 
 
 def _unreadable(path: str, error: ZnodeRefusedError, topic: str | None = None) -> Problem:

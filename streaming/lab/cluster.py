@@ -39,7 +39,8 @@ STARTS_WITHIN_S: Final = 150.0
 ENDS_WITHIN_S: Final = 45.0
 TOOL_WITHIN_S: Final = 120.0
 _LAST_LINES: Final = 15
-_JVM: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+HEAP: Final = "TIDESTAFF_LAB_HEAP"
+_JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 # What brokers of every release say last when they start.
 _STARTED: Final = re.compile(rb"Kafka ?Server.*\bstarted\b")
 _ZOOKEEPER_WITHIN_S: Final = 60.0
@@ -233,7 +234,7 @@ class Lab:
         self, main_class: str, *arguments: str, check: bool = True, for_s: float | None = None
     ) -> str:
         """What a class of the release's jars prints; with `for_s` what it printed by then, as some
-        of Kafka's tools never end."""
+        of Kafka's tools never end. One that may fail tells its errors as well."""
         command = [*self._java(quiet=True), main_class, *arguments]
         try:
             done = subprocess.run(  # noqa: S603 - our own command
@@ -251,7 +252,7 @@ class Lab:
         if check and done.returncode:
             said = [*done.stdout.splitlines(), *done.stderr.splitlines()][-_LAST_LINES:]
             raise LabError(f"{main_class} failed with code {done.returncode}:", *said)
-        return done.stdout
+        return done.stdout + (done.stderr if done.returncode else "")
 
     def topics_tool(self, *arguments: str) -> str:
         """kafka-topics of the release."""
@@ -289,7 +290,8 @@ class Lab:
             file.write_text(text, encoding="utf-8")
             flags = (f"-Dlog4j.configuration=file:{file}",)
         sasl = "-Dzookeeper.sasl.client=false"
-        return [java, *_JVM, sasl, *flags, "-cp", self._class_path(lock)]
+        heap = f"-Xmx{self._environment.get(HEAP, '256m')}"
+        return [java, heap, *_JVM, sasl, *flags, "-cp", self._class_path(lock)]
 
     def _start_wires(self) -> None:
         log = self.plan.folder / "wires.log"

@@ -63,6 +63,30 @@ def test_brokers_metadata_is_not_authoritative_and_has_no_partition_epoch() -> N
     assert {r.topic_id for r in seen.replicas} == {"id-of-orders"}
 
 
+@pytest.mark.parametrize(
+    ("version", "share"),
+    [
+        pytest.param("0.10.2.2", None, id="replicas-in-the-order-of-their-ids"),
+        pytest.param("1.1.1", 1.0, id="replicas-in-the-order-of-the-assignment"),
+    ],
+)
+def test_the_preferred_leader_is_known_where_brokers_tell_the_order(
+    version: str, share: float | None
+) -> None:
+    """Led by 2 for ever: where the first of the list need not be preferred, nobody is accused."""
+    cluster = FakeCluster.with_topic(leader=2)
+    watched = Watched(cluster, version=version, mode="zookeeper")
+    seen = watched.partition()
+    assert seen.preferred_imbalance == share
+    memory = None
+    codes: set[str] = set()
+    for number in range(40):
+        later = replace(seen, observed_at_ms=seen.observed_at_ms + 30_000 * number)
+        memory, verdicts = step(memory, later)
+        codes |= {each.code for each in verdicts.violated}
+    assert ("ELE010" in codes) is (share is not None)
+
+
 def test_a_replica_is_read_in_the_order_log_start_watermark_log_end() -> None:
     """Everything grows with every question; in this order no value is above the next."""
     cluster = FakeCluster.with_topic()

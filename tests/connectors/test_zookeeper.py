@@ -533,7 +533,6 @@ def test_a_malformed_node_is_named_and_the_last_good_value_is_never_coherent(
     ("path", "content", "says"),
     [
         pytest.param("/brokers/ids/x", {"version": 4}, "a broker id", id="no-id"),
-        pytest.param("/brokers/ids/9", {"version": 4}, "no registration", id="not-ephemeral"),
         pytest.param("/controller", b"{", "JSON", id="controller"),
         pytest.param("/controller_epoch", b"one", "whole number", id="controller-epoch"),
         pytest.param("/admin/reassign_partitions", b"[]", "JSON object", id="reassignments"),
@@ -552,6 +551,21 @@ def test_any_malformed_node_is_told_by_its_path_and_the_rest_goes_on(
     assert says in told.reason
     assert told.remedy
     assert len(partitions(seen)) == 1
+
+
+def test_a_registration_that_no_session_holds_is_told_and_counts_as_the_controller_counts_it() -> (
+    None
+):
+    """A stale node: nobody answers behind it, and the controller may make the broker leader."""
+    zookeeper = FakeZookeeper.with_topic()
+    node = zookeeper.nodes["/brokers/ids/3"]
+    zookeeper.nodes["/brokers/ids/3"] = node._replace(ephemeral_owner=0)
+    seen = Watched(zookeeper).round()
+    (told,) = health(seen)
+    assert (told.problem, told.place, told.broker) == (ProblemKind.MALFORMED, "/brokers/ids/3", 3)
+    assert "belongs to no session" in told.reason
+    (cluster,) = [each for each in seen if isinstance(each, ClusterObservation)]
+    assert [each.broker for each in cluster.registrations] == [1, 2, 3]
 
 
 def test_a_node_that_is_half_created_is_told_only_if_it_stays_so() -> None:

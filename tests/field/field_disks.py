@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import google_crc32c
 from tidestaff.connectors.segments import SegmentScan
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 SMALL: Final = "48m"
 FULL: Final = "full"
+_CHECKSUM_AT, _CHECKED_FROM = 17, 21
 
 
 @contextmanager
@@ -69,3 +71,19 @@ def cut_tail(replica: Path, offset: int) -> None:
     finally:
         os.close(descriptor)
     os.truncate(segment, position)
+
+
+def alter_batch(replica: Path, offset: int, *, fix_checksum: bool) -> None:
+    """The last byte but one of the batch that begins there is another; of format 2 (0.11 on)."""
+    segment = max(replica.glob("*.log"))
+    descriptor = os.open(segment, os.O_RDWR)
+    try:
+        batch = next(each for each in SegmentScan(descriptor) if each.base_offset == offset)
+        bytes_ = bytearray(os.pread(descriptor, batch.size, batch.position))
+        bytes_[-2] ^= 1
+        if fix_checksum:
+            fitting = google_crc32c.value(bytes(bytes_[_CHECKED_FROM:]))
+            bytes_[_CHECKSUM_AT:_CHECKED_FROM] = fitting.to_bytes(4, "big")
+        os.pwrite(descriptor, bytes_, batch.position)
+    finally:
+        os.close(descriptor)

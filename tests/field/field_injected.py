@@ -7,37 +7,25 @@ beside every broker. Each fault has a topic of its own, so that one cannot hide 
 from __future__ import annotations
 
 import json
-import signal
-import sys
 import time
-import traceback
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from tidestaff.consistency.catalogue import BY_CODE
 from tidestaff.consistency.checkpoint_files import encode_leader_epochs, parse_leader_epochs
 from tidestaff.consistency.model import EpochEntry
-from tidestaff.consistency.rules import Timing
-from tidestaff.streaming.lab.plan import LOOPBACK, free_ports
-from tidestaff.streaming.lab.processes import Processes
 
 from tests.field import field_disks
-from tests.field.field_report import Row
+from tests.field.field_inject import SESSION_S, Fault, Injected, agents_of
 from tests.field.field_seeds import zookeeper_of
 from tests.field.field_watch import Watch
 from tests.field.lab import Kind, running
 from tests.field.secured import PASSWORD, USER, Acl, secured
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.field.field_report import Keep
-    from tests.field.field_watch import Alert
-    from tests.field.lab import Lab
 
-SESSION_S: Final = 6
-TIMING: Final = Timing(session_timeout_ms=SESSION_S * 1_000)
 SETTINGS: Final = {
     0: {
         "zookeeper.session.timeout.ms": f"{SESSION_S}000",
@@ -45,137 +33,9 @@ SETTINGS: Final = {
     }
 }
 EPOCHS: Final = "leader-epoch-checkpoint"
-ROUNDS: Final = 3
-"""Two rounds and one batch; a watch judges every round by itself."""
 MISSED: Final = 2
-
-
-class Fault(NamedTuple):
-    """`where` is part of the alert's subject; `first` the first offset it must name. Before
-    `needs_s` are over there is nothing to see: a session must end, say."""
-
-    name: str
-    code: str
-    where: str
-    put_in: Callable[[], object]
-    broker: int | None = None
-    first: int | None = None
-    mend: Callable[[], object] = lambda: None
-    needs_s: float = 0.0
-    why: str = ""
-
-
-@contextmanager
-def agents_of(lab: Lab) -> Iterator[str]:
-    """An agent for each broker; the option that names them."""
-    processes = Processes(lab.plan.folder)
-    ports = dict(zip(lab.brokers, free_ports(len(lab.brokers)), strict=True))
-    try:
-        for broker, port in ports.items():
-            command = [sys.executable, "-m", "tidestaff.streaming.cli", "agent"]
-            for place in field_disks.log_dirs(lab, broker):
-                command += ["--log-dir", str(place)]
-            command += ["--broker", str(broker)]
-            command += ["--listen", f"{LOOPBACK}:{port}"]
-            processes.start(f"agent-{broker}", command, lab.plan.folder / f"agent-{broker}.log")
-        yield ",".join(f"{broker}=http://{LOOPBACK}:{port}" for broker, port in ports.items())
-    finally:
-        for broker in ports:
-            processes.signal(f"agent-{broker}", signal.SIGKILL)
-            processes.wait(f"agent-{broker}", 10)
-
-
-class Injected:
-    """Puts in one fault after the other and keeps a row for each."""
-
-    def __init__(self, lab: Lab, watch: Watch, kind: Kind, keep: Keep) -> None:
-        self.lab, self.watch, self.kind, self.keep = lab, watch, kind, keep
-
-    @property
-    def version(self) -> tuple[int, ...]:
-        return tuple(map(int, self.kind.version.split(".")))
-
-    def topic(self, name: str, brokers: tuple[int, ...] = (1, 2, 3)) -> None:
-        """Led by the first of them, four batches of five records each."""
-        self.lab.clients.create_topic(name, assignment=[list(brokers)])
-        for _ in range(4):
-            self.lab.clients.produce(name, [b"a record"] * 5, linger_ms=200)
-        self.watch.wait_until(lambda: self._settled(name))
-        self.watch.wait_rounds(2)
-
-    def _settled(self, name: str) -> bool:
-        seen = self.watch.partition(name)
-        return seen is not None and all(r.high_watermark == 20 for r in seen.replicas)
-
-    def expect(self, fault: Fault) -> None:
-        """A fault that cannot be put in is a row that fails, and the next one goes on."""
-        try:
-            self._expect(fault)
-        except Exception as error:  # noqa: BLE001 - told in the table
-            traceback.print_exc()
-            text = f"not judged: {type(error).__name__}: {error}"[:400]
-            self.keep(
-                Row(
-                    "injected", fault.name, str(self.kind), fault.code, text, holds=False, seconds=0
-                )
-            )
-
-    def _expect(self, fault: Fault) -> None:
-        before = set(self.watch.alerts)
-
-        def mine(alert: Alert) -> bool:
-            return (
-                alert.code == fault.code
-                and fault.where in alert.subject
-                and (fault.broker is None or alert.broker == fault.broker)
-                and (fault.first is None or alert.first == fault.first)
-                and alert not in before
-            )
-
-        fault.put_in()
-        # A finding of the round that is under way counts as one of the first.
-        put_in, at = self.watch.rounds, time.monotonic() - self.watch.began
-        grace = BY_CODE[fault.code].grace
-        waits_s = grace.ms(TIMING) / 1_000 + fault.needs_s
-        self.watch.wait_until(lambda: any(map(mine, self.watch.alerts)), waits_s + 60, must=False)
-        new = [alert for alert in self.watch.alerts if alert not in before]
-        found = next((alert for alert in new if mine(alert)), None)
-        a_round = sum(self.watch.took[-5:]) / max(1, len(self.watch.took[-5:]))
-        took = found.at_s - at if found else time.monotonic() - self.watch.began - at
-        rounds = (found.round if found else self.watch.rounds) - put_in
-        in_time = rounds <= max(ROUNDS, grace.samples + 1) or (
-            waits_s > 0 and took <= waits_s + ROUNDS * max(1.0, a_round)
-        )
-        told = ", ".join(dict.fromkeys(str(alert) for alert in new)) or "nothing"
-        wanted = f"{fault.code} {BY_CODE[fault.code].name} {fault.where}"
-        wanted += "" if fault.broker is None else f", broker {fault.broker}"
-        wanted += "" if fault.first is None else f", from offset {fault.first} on"
-        wanted += _by_when(fault)
-        self.keep(
-            Row(
-                "injected",
-                fault.name,
-                str(self.kind),
-                wanted,
-                f"{'found' if found else 'not found'} {took:.1f} s, {rounds} rounds after; "
-                f"told in all: {told}",
-                found is not None and in_time,
-                max(took, 0.0),
-            )
-        )
-        fault.mend()
-        self.watch.wait_rounds(2)
-
-
-def _by_when(fault: Fault) -> str:
-    grace = BY_CODE[fault.code].grace
-    fixed_s = grace.ms(TIMING) / 1_000
-    parts = [f"within {max(ROUNDS, grace.samples + 1)} rounds"]
-    if fault.needs_s:
-        parts.append(f"after {fault.needs_s:.0f} s: {fault.why}")
-    if fixed_s:
-        parts.append(f"and a lawful grace of {fixed_s:.0f} s")
-    return "; " + ", ".join(parts)
+BESIDE: Final = Kind("3.9.1", "zookeeper")
+"""Where Kafka's own tools are asked about each fault as well."""
 
 
 def play(folder: Path, kind: Kind, keep: Keep) -> None:
@@ -185,7 +45,9 @@ def play(folder: Path, kind: Kind, keep: Keep) -> None:
         agents_of(lab) as agents,
         Watch(lab, agents=agents, missed_rounds=MISSED) as watch,
     ):
-        injected = Injected(lab, watch, kind, keep)
+        injected = Injected(lab, watch, kind, keep, beside=kind == BESIDE)
+        if kind == BESIDE:
+            _contents(injected)
         _tail(injected)
         if injected.version >= (0, 11):
             _epoch_files(injected)
@@ -210,6 +72,23 @@ def _settings(folder: Path, small: Path | None) -> dict[int, dict[str, str]]:
     return found
 
 
+def _contents(injected: Injected) -> None:
+    """One byte of a record on a follower: with a checksum that fits again, and without."""
+    for name, fixed, code in (("altered", True, "LOG001"), ("rotten", False, "LOG002")):
+        injected.topic(name)
+        replica = field_disks.replica_dir(injected.lab, 3, name)
+
+        def put_in(place: Path = replica, *, fix: bool = fixed) -> None:
+            field_disks.alter_batch(place, 10, fix_checksum=fix)
+
+        what = "with its checksum fixed up" if fixed else "its checksum is broken"
+        injected.expect(
+            Fault(
+                f"bytes of a follower altered, {what}", code, f"{name}-0", put_in, 3, 10, topic=name
+            )
+        )
+
+
 def _tail(injected: Injected) -> None:
     """The only replica: what is gone from its disk is gone."""
     lab = injected.lab
@@ -223,7 +102,15 @@ def _tail(injected: Injected) -> None:
         lab.clients.until("tail", lambda seen: seen[0].leader == 2)
 
     injected.expect(
-        Fault("segment tail of a leader cut while it was down", "TRN001", "tail-0", cut, 2, 15)
+        Fault(
+            "segment tail of a leader cut while it was down",
+            "TRN001",
+            "tail-0",
+            cut,
+            2,
+            15,
+            topic="tail",
+        )
     )
 
 
@@ -249,7 +136,15 @@ def _epoch_files(injected: Injected) -> None:
         f"epoch file of a follower, {' '.join(f'{e.epoch}@{e.start_offset}' for e in lineage)}"
     )
     injected.expect(
-        Fault(f"{follower}: torn", "EPO001", "epochs-0", write(torn), 3, mend=write(text))
+        Fault(
+            f"{follower}: torn",
+            "EPO001",
+            "epochs-0",
+            write(torn),
+            3,
+            mend=write(text),
+            topic="epochs",
+        )
     )
     injected.expect(
         Fault(
@@ -260,6 +155,7 @@ def _epoch_files(injected: Injected) -> None:
             3,
             lineage[-1].start_offset,
             mend=write(text),
+            topic="epochs",
         )
     )
     future = (*lineage, EpochEntry(lineage[-1].epoch + 90, lineage[-1].start_offset + 1))
@@ -271,6 +167,7 @@ def _epoch_files(injected: Injected) -> None:
             write(encode_leader_epochs(future)),
             3,
             mend=write(text),
+            topic="epochs",
         )
     )
 
@@ -288,6 +185,7 @@ def _topic_id(injected: Injected) -> None:
             lambda: file.write_text(other, encoding="utf-8"),
             3,
             mend=lambda: file.write_text(text, encoding="utf-8"),
+            topic="identity",
         )
     )
 
@@ -313,7 +211,7 @@ def _disk_full(injected: Injected, small: Path | None) -> None:
         injected.lab.clients.until(topic, lambda seen: len(seen[0].isr) == 2, 120)
 
     name = "disk full: a log directory goes offline"
-    injected.expect(Fault(name, "LOG005", f"{topic}-0", fill, 3, mend=make_room))
+    injected.expect(Fault(name, "LOG005", f"{topic}-0", fill, 3, mend=make_room, topic=topic))
 
 
 def _znodes(injected: Injected, zookeeper: Any) -> None:
@@ -335,6 +233,7 @@ def _znodes(injected: Injected, zookeeper: Any) -> None:
             "forged-leader-0",
             forge("forged-leader", isr=[2, 3]),
             1,
+            topic="forged-leader",
         )
     )
     _move_controller(injected)
@@ -345,6 +244,7 @@ def _znodes(injected: Injected, zookeeper: Any) -> None:
             "CTL004",
             "forged-epoch-0",
             forge("forged-epoch", controller_epoch=1, isr=[1, 2]),
+            topic="forged-epoch",
         )
     )
     path = "/brokers/ids/2"
@@ -438,7 +338,7 @@ def _acl(folder: Path, kind: Kind, keep: Keep) -> None:
             f'sasl.jaas.config={module} required username="{USER}" password="{password}";\n',
             encoding="utf-8",
         )
-        options = {
+        options: dict[str, Any] = {
             "bootstrap_servers": lab.listeners["SASL"],
             "command_config": str(file),
             "log_dirs_refresh_ms": 1,

@@ -11,6 +11,25 @@ VERIFIES_FOR_S: Final = 12.0
 _EARLIEST: Final = "-2"
 
 
+def said_by_tools(lab: Lab, *topics: str) -> dict[str, str]:
+    """What Kafka's own tools say now: of the cluster, and of the contents of these topics."""
+    found = {
+        f"kafka-topics {option}": lab.topics_tool("--describe", option)
+        for option in ("--under-replicated-partitions", "--unavailable-partitions")
+    }
+    found |= {
+        f"ReplicaVerificationTool on {topic}": replica_verification(lab, topic) for topic in topics
+    }
+    return {name: short(text) for name, text in found.items()}
+
+
+def short(text: str, lines: int = 4) -> str:
+    """The first lines, and how many more there are."""
+    all_lines = text.strip().splitlines()
+    more = f"\n... and {len(all_lines) - lines} lines more" if len(all_lines) > lines else ""
+    return "\n".join(line[:220] for line in all_lines[:lines]) + more
+
+
 def replica_verification(lab: Lab, topic: str, for_s: float = VERIFIES_FOR_S) -> str:
     """What ReplicaVerificationTool prints of all records within some seconds; it never ends."""
     package = (

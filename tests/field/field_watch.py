@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from tidestaff.consistency.model import Observation
+    from tidestaff.consistency.model import Observation, OffsetRange
     from tidestaff.consistency.verdict import Violated
 
     from tests.field.lab import Lab
@@ -29,7 +29,7 @@ GRAVE = frozenset({FindingClass.LOSS, FindingClass.DIVERGENCE, FindingClass.PROT
 
 
 class Alert(NamedTuple):
-    """A finding the first time it was raised on its subject."""
+    """A finding when it was raised on its subject, and when it was raised again after its end."""
 
     code: str
     subject: str
@@ -56,7 +56,7 @@ class Alert(NamedTuple):
 
 
 class Watch(threading.Thread):
-    """Begin it with `with`; every round of a second is judged, every finding is kept once."""
+    """Begin it with `with`; every round is judged, every finding is kept."""
 
     def __init__(self, lab: Lab, include: str = ".*", every_s: float = 1.0, **options: Any) -> None:
         super().__init__(name="watch", daemon=True)
@@ -78,7 +78,8 @@ class Watch(threading.Thread):
         self._ends = threading.Event()
         self._lock = threading.Condition()
         self._memories: dict[tuple[str, ...], Any] = {}
-        self._found: dict[tuple[str, str, int | None, int | None, int | None], Alert] = {}
+        self._found: list[Alert] = []
+        self._open: dict[str, set[tuple[str, int | None, OffsetRange | None]]] = {}
         self._last: list[Observation] = []
         self.began = time.monotonic()
         self.took: list[float] = []
@@ -121,35 +122,30 @@ class Watch(threading.Thread):
             for observation in seen:
                 key = subject(observation)
                 self._memories[key], verdicts = step(self._memories.get(key), observation)
-                for each in verdicts.violated:
-                    self._keep("/".join(key), each)
+                self._keep("/".join(key), verdicts.violated)
             self._last = seen
             self.rounds += 1
             self._lock.notify_all()
 
-    def _keep(self, place: str, each: Violated) -> None:
-        first, end = (None, None) if each.offsets is None else each.offsets
-        known = (each.code, place, each.broker, first, end)
-        if known not in self._found:
-            at_s = time.monotonic() - self.began
-            self._found[known] = Alert(
-                each.code,
-                place,
-                each.expected,
-                each.observed,
-                each.broker,
-                first,
-                end,
-                at_s,
-                self.rounds + 1,
-            )
+    def _keep(self, place: str, violated: tuple[Violated, ...]) -> None:
+        before = self._open.get(place, set())
+        now: set[tuple[str, int | None, OffsetRange | None]] = set()
+        for each in violated:
+            known = (each.code, each.broker, each.offsets)
+            if known not in before | now:
+                first, end = each.offsets or (None, None)
+                at_s, number = time.monotonic() - self.began, self.rounds + 1
+                said = (each.expected, each.observed, each.broker, first, end)
+                self._found.append(Alert(each.code, place, *said, at_s, number))
+            now.add(known)
+        self._open[place] = now
 
     # -- what was found
 
     @property
     def alerts(self) -> list[Alert]:
         with self._lock:
-            return list(self._found.values())
+            return list(self._found)
 
     @property
     def grave(self) -> list[Alert]:
@@ -191,7 +187,9 @@ class Watch(threading.Thread):
 
     def wait_code(self, code: str, within_s: float = 60.0) -> Alert | None:
         """The finding, or None when it does not come in time."""
-        self.wait_until(lambda: any(key[0] == code for key in self._found), within_s, must=False)
+        self.wait_until(
+            lambda: any(each.code == code for each in self._found), within_s, must=False
+        )
         found = self.found(code)
         return found[0] if found else None
 

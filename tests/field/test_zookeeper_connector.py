@@ -210,6 +210,20 @@ def test_a_setting_changed_in_zookeeper_counts_in_the_next_round(lab: Lab, topic
         assert watch.raised == {}
 
 
+def test_a_forged_state_is_found_and_named(lab: Lab, topic: str) -> None:
+    """Written behind the controller's back: the leader is not in the ISR."""
+    path = f"/brokers/topics/{topic}/partitions/0/state"
+    with watching(lab, topic) as watch, zookeeper(lab) as client:
+        watch.until(whole)
+        data = client.get(path)[0]
+        client.set(path, json.dumps({**json.loads(data), "isr": [2, 3]}).encode())
+        watch.until(lambda _: "ELE002" in watch.raised)
+        assert [text.partition(":")[0] for text in watch.raised["ELE002"]] == [
+            f"partition/{topic}/0"
+        ] * len(watch.raised["ELE002"])
+        client.set(path, data)
+
+
 def test_death_and_return_of_a_leader_and_preferred_election_are_as_predicted(
     lab: Lab, topic: str
 ) -> None:
