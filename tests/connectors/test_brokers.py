@@ -465,6 +465,22 @@ def test_a_leader_that_was_given_up_and_goes_on_is_asked_and_told_as_a_zombie() 
     assert codes == {"REG002"}
 
 
+def test_a_registered_broker_that_stays_silent_is_told_though_it_is_asked_ever_less_often() -> None:
+    """Rounds in which it rests say nothing of it, and must not make forget what others said."""
+    cluster = FakeCluster.with_topic()
+    watched = Watched(cluster)
+    watched.round()
+    cluster.silent.add(3)
+    memory, codes, rested = None, set(), 0
+    for _ in range(30):
+        seen = cluster_of(watched.round())
+        rested += seen.answering is None
+        memory, verdicts = step(memory, seen)
+        codes |= {(each.code, each.broker) for each in verdicts.violated}
+    assert rested > 10
+    assert codes == {("REG001", 3)}
+
+
 def test_a_broker_that_is_gone_for_good_is_left_alone() -> None:
     cluster = FakeCluster.with_topic()
     watched = Watched(cluster)

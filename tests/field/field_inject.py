@@ -103,7 +103,11 @@ class Injected:
     def expect(self, fault: Fault) -> None:
         """A fault that cannot be put in is a row that fails, and the next one goes on."""
         try:
-            self._expect(fault)
+            try:
+                self._expect(fault)
+            finally:
+                fault.mend()
+            self.watch.wait_rounds(2)
         except Exception as error:  # noqa: BLE001 - told in the table
             traceback.print_exc()
             text = f"not judged: {type(error).__name__}: {error}"[:400]
@@ -158,8 +162,6 @@ class Injected:
         )
         if self._beside:
             self._ask_tools(fault, found, took)
-        fault.mend()
-        self.watch.wait_rounds(2)
 
     def _ask_tools(self, fault: Fault, found: Alert | None, took: float) -> None:
         """After the monitor, so that they have had more time than it."""
