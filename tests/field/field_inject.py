@@ -74,11 +74,18 @@ class Injected:
     """Puts in one fault after the other and keeps a row for each."""
 
     def __init__(
-        self, lab: Lab, watch: Watch, kind: Kind, keep: Keep, *, beside: bool = False
+        self,
+        lab: Lab,
+        watch: Watch,
+        kind: Kind,
+        keep: Keep,
+        *,
+        agents: str = "",
+        beside: bool = False,
     ) -> None:
         """`beside`: Kafka's own tools are asked about every fault as well."""
         self.lab, self.watch, self.kind, self.keep = lab, watch, kind, keep
-        self._beside = beside
+        self.agents, self._beside = agents, beside
 
     @property
     def version(self) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidestaff.consistency.checkpoint_files import encode_leader_epochs, parse_leader_epochs
 from tidestaff.consistency.model import EpochEntry
 
-from tests.field import field_disks
+from tests.field import field_contents, field_disks
 from tests.field.field_inject import SESSION_S, Fault, Injected, agents_of
 from tests.field.field_seeds import zookeeper_of
 from tests.field.field_watch import Watch
@@ -50,7 +50,7 @@ def play(folder: Path, kind: Kind, keep: Keep, parts: Collection[str] = ()) -> N
         agents_of(lab) as agents,
         Watch(lab, agents=agents, missed_rounds=MISSED, backoff_max_ms=BACKOFF_MS) as watch,
     ):
-        injected = Injected(lab, watch, kind, keep, beside=kind == BESIDE)
+        injected = Injected(lab, watch, kind, keep, agents=agents, beside=kind == BESIDE)
         for part in wanted:
             if part == "disk":
                 _disk_full(injected, small)
@@ -81,23 +81,6 @@ def _settings(folder: Path, small: Path | None) -> dict[int, dict[str, str]]:
         data = folder / "lab" / "broker-3" / "data"
         found[3] = {"log.dirs": f"{data},{small}", "num.recovery.threads.per.data.dir": "1"}
     return found
-
-
-def _contents(injected: Injected) -> None:
-    """One byte of a record on a follower: with a checksum that fits again, and without."""
-    for name, fixed, code in (("altered", True, "LOG001"), ("rotten", False, "LOG002")):
-        injected.topic(name)
-        replica = field_disks.replica_dir(injected.lab, 3, name)
-
-        def put_in(place: Path = replica, *, fix: bool = fixed) -> None:
-            field_disks.alter_batch(place, 10, fix_checksum=fix)
-
-        what = "with its checksum fixed up" if fixed else "its checksum is broken"
-        injected.expect(
-            Fault(
-                f"bytes of a follower altered, {what}", code, f"{name}-0", put_in, 3, 10, topic=name
-            )
-        )
 
 
 def _tail(injected: Injected) -> None:
@@ -375,7 +358,7 @@ def _acl(folder: Path, kind: Kind, keep: Keep) -> None:
 
 
 PARTS: Final[dict[str, Callable[[Injected], None]]] = {
-    "contents": _contents,
+    "contents": field_contents.play,
     "tail": _tail,
     "epochs": _epoch_files,
     "identity": _topic_id,
