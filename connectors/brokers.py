@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidestaff.connectors.broker_bracket import bracket_of, targets_of
 from tidestaff.connectors.broker_following import FollowerLineages
@@ -58,6 +58,10 @@ if TYPE_CHECKING:
 
 Answer = tuple[BrokerId, Told | ConnectorError]
 Each = Callable[[Callable[[BrokerId], Answer], Sequence[BrokerId]], Iterable[Answer]]
+
+
+_ASKED_MS: Final = 600_000
+"""So long is a broker asked that the cluster does not list any more."""
 
 
 class _Notes(NamedTuple):
@@ -118,6 +122,7 @@ class BrokerConnector:
         self._rest: Rest[BrokerId] = Rest(options.backoff_ms, options.backoff_max_ms, self._chance)
         self._silent: dict[BrokerId, ConnectorError] = {}
         self._listed: frozenset[Registration] = frozenset()
+        self._left: dict[BrokerId, int] = {}
         self.rounds = 0
 
     def round(self) -> list[Observation]:
@@ -208,13 +213,16 @@ class BrokerConnector:
         view: ClusterView,
         notes: _Notes,
     ) -> None:
-        """Every broker that may be asked, all of its partitions; who fails is out for the round."""
+        """Every broker that may be asked, all of its partitions; who fails is out for the round.
+
+        One that the cluster has given up may not know it, and go on: it is asked for a while, too.
+        """
         ids = {p.topic: known.topic_id for p, known in view.partitions.items()}
         now_ms, live = self._now_ms(), view.live
         asked = [
             broker
             for broker in sorted(targets)
-            if broker in live
+            if (broker in live or now_ms - self._left.get(broker, -_ASKED_MS) < _ASKED_MS)
             and broker not in notes.failed
             and not self._rest.resting(broker, now_ms)
         ]
@@ -249,10 +257,16 @@ class BrokerConnector:
                 notes.answering.add(broker)
 
     def _come_back(self, view: ClusterView) -> None:
-        """A broker that the cluster lists again, or that has registered anew, is asked at once."""
+        """A broker that the cluster lists again, or that has registered anew, is asked at once; and
+        so is one that it does not list any more."""
         listed = frozenset(view.registrations[broker] for broker in view.live)
         for registration in listed - self._listed:
             self._rest.succeeded(registration.broker)
+        for broker in {each.broker for each in self._listed} - view.live:
+            self._left[broker] = self._now_ms()
+            self._rest.succeeded(broker)
+        for broker in view.live:
+            self._left.pop(broker, None)
         self._listed = listed
 
     def _tell_silent(self, view: ClusterView, notes: _Notes) -> None:
@@ -267,7 +281,7 @@ class BrokerConnector:
                 self._rest.succeeded(broker)
             elif broker in before:
                 self._silent[broker] = before[broker]
-        for broker in assigned - view.live:
+        for broker in assigned - view.live - notes.answering:
             fenced = broker in view.registrations
             why = "it is fenced" if fenced else "the cluster does not list it as live"
             self._silent[broker] = BrokerSilentError(broker, why)

@@ -103,6 +103,7 @@ class KafkaPythonClient:
         }
         self._held: tuple[Any, Any] | None = None
         self._silent: set[BrokerId] = set()
+        self._addresses: dict[BrokerId, Any] = {}
         self._lock = threading.Lock()
 
     def close(self) -> None:

@@ -70,7 +70,12 @@ class KafkaPythonReader(KafkaPythonClient):
         answer = self.ask_any(requests.metadata(None), turn)
         found = metadata_of(answer)
         # The manager learns addresses from it. It may change the answer, so this comes last.
-        self.manager().cluster.update_metadata(answer)
+        cluster = self.manager().cluster
+        cluster.update_metadata(answer)
+        self._addresses |= {each.node_id: each for each in cluster.brokers()}
+        # Whoever is not listed any more may still be there, and is found where it was. The manager
+        # has no other place for such addresses than this one, where it looks last.
+        cluster._coordinator_brokers.update(self._addresses)  # noqa: SLF001
         return found
 
     def hosts(self) -> Mapping[BrokerId, str]:

@@ -21,7 +21,10 @@ def registered_brokers_answer(sight: ClusterSight) -> Iterator[Finding]:
     """
     answering = sight.observation.answering
     if answering is None:
-        yield Unknown("REG001", "which brokers answer requests")
+        # By broker, so that what was seen of each before counts on: the silent are asked less often
+        # than they are told of.
+        for registration in sight.observation.registrations:
+            yield Unknown("REG001", "which brokers answer requests", registration.broker)
         return
     for registration in sight.observation.registrations:
         if registration.fenced or registration.broker in answering:

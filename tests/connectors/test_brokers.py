@@ -438,6 +438,67 @@ def test_the_rest_goes_on_while_a_broker_is_silent() -> None:
     assert [r.broker for r in cluster_of(seen).registrations] == [1, 2, 3]
 
 
+def given_up(cluster: FakeCluster, broker: int = 1) -> None:
+    """The cluster has elected another and does not list it any more; it has not heard of it."""
+    stays = cluster.replicas[broker, ORDERS]
+    cluster.elect(2)
+    cluster.partitions[ORDERS] = cluster.partitions[ORDERS]._replace(isr=(2, 3))
+    cluster.replicas[broker, ORDERS] = stays
+    del cluster.live[broker]
+
+
+def test_a_leader_that_was_given_up_and_goes_on_is_asked_and_told_as_a_zombie() -> None:
+    cluster = FakeCluster.with_topic()
+    watched = Watched(cluster)
+    watched.round()
+    given_up(cluster)
+    memories: dict[type, Any] = {}
+    codes: set[str] = set()
+    for _ in range(12):
+        seen = watched.round()
+        assert cluster_of(seen).leading == (1, 2)
+        assert [r.broker for r in partitions(seen)[0].replicas if r.leads] == [1, 2]
+        assert health(seen) == []
+        for each in seen:
+            memories[type(each)], verdicts = step(memories.get(type(each)), each)
+            codes |= {found.code for found in verdicts.violated}
+    assert codes == {"REG002"}
+
+
+def test_a_registered_broker_that_stays_silent_is_told_though_it_is_asked_ever_less_often() -> None:
+    """Rounds in which it rests say nothing of it, and must not make forget what others said."""
+    cluster = FakeCluster.with_topic()
+    watched = Watched(cluster)
+    watched.round()
+    cluster.silent.add(3)
+    memory, codes, rested = None, set(), 0
+    for _ in range(30):
+        seen = cluster_of(watched.round())
+        rested += seen.answering is None
+        memory, verdicts = step(memory, seen)
+        codes |= {(each.code, each.broker) for each in verdicts.violated}
+    assert rested > 10
+    assert codes == {("REG001", 3)}
+
+
+def test_a_broker_that_is_gone_for_good_is_left_alone() -> None:
+    cluster = FakeCluster.with_topic()
+    watched = Watched(cluster)
+    watched.round()
+    given_up(cluster)
+    cluster.silent.add(1)
+    rounds = 600_000 // ROUND_MS
+    for _ in range(rounds):
+        watched.round()
+    # Less and less often, and then not at all.
+    assert 0 < cluster.asked["in vain 1"] < rounds / 4
+    cluster.asked.clear()
+    for _ in range(20):
+        (told,) = health(watched.round())
+        assert "does not list it" in told.reason
+    assert not cluster.asked["in vain 1"]
+
+
 def test_a_silent_broker_is_asked_once_a_round_and_less_often_with_time() -> None:
     cluster = FakeCluster.with_topic(partitions=3)
     cluster.silent.add(1)

@@ -74,11 +74,18 @@ class Injected:
     """Puts in one fault after the other and keeps a row for each."""
 
     def __init__(
-        self, lab: Lab, watch: Watch, kind: Kind, keep: Keep, *, beside: bool = False
+        self,
+        lab: Lab,
+        watch: Watch,
+        kind: Kind,
+        keep: Keep,
+        *,
+        agents: str = "",
+        beside: bool = False,
     ) -> None:
         """`beside`: Kafka's own tools are asked about every fault as well."""
         self.lab, self.watch, self.kind, self.keep = lab, watch, kind, keep
-        self._beside = beside
+        self.agents, self._beside = agents, beside
 
     @property
     def version(self) -> tuple[int, ...]:
@@ -103,7 +110,11 @@ class Injected:
     def expect(self, fault: Fault) -> None:
         """A fault that cannot be put in is a row that fails, and the next one goes on."""
         try:
-            self._expect(fault)
+            try:
+                self._expect(fault)
+            finally:
+                fault.mend()
+            self.watch.wait_rounds(2)
         except Exception as error:  # noqa: BLE001 - told in the table
             traceback.print_exc()
             text = f"not judged: {type(error).__name__}: {error}"[:400]
@@ -158,8 +169,6 @@ class Injected:
         )
         if self._beside:
             self._ask_tools(fault, found, took)
-        fault.mend()
-        self.watch.wait_rounds(2)
 
     def _ask_tools(self, fault: Fault, found: Alert | None, took: float) -> None:
         """After the monitor, so that they have had more time than it."""

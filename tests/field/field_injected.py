@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidestaff.consistency.checkpoint_files import encode_leader_epochs, parse_leader_epochs
 from tidestaff.consistency.model import EpochEntry
 
-from tests.field import field_disks
+from tests.field import field_contents, field_disks
 from tests.field.field_inject import SESSION_S, Fault, Injected, agents_of
 from tests.field.field_seeds import zookeeper_of
 from tests.field.field_watch import Watch
@@ -21,7 +21,7 @@ from tests.field.lab import Kind, running
 from tests.field.secured import PASSWORD, USER, Acl, secured
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from tests.field.field_report import Keep
@@ -36,31 +36,42 @@ EPOCHS: Final = "leader-epoch-checkpoint"
 MISSED: Final = 2
 BESIDE: Final = Kind("3.9.1", "zookeeper")
 """Where Kafka's own tools are asked about each fault as well."""
+SECURED: Final = Kind("3.9.1", "kraft")
+BACKOFF_MS: Final = 5_000
+"""Who is silent is asked at least so often: five rounds, as by default."""
 
 
-def play(folder: Path, kind: Kind, keep: Keep) -> None:
+def play(folder: Path, kind: Kind, keep: Keep, parts: Collection[str] = ()) -> None:
+    """All faults that this kind of cluster can have, or those of some parts only."""
+    wanted = [part for part in _parts_of(kind) if not parts or part in parts]
     with (
         field_disks.small_disk(folder / "small") as small,
         running(folder / "lab", *kind, cuttable=True, settings=_settings(folder, small)) as lab,
         agents_of(lab) as agents,
-        Watch(lab, agents=agents, missed_rounds=MISSED) as watch,
+        Watch(lab, agents=agents, missed_rounds=MISSED, backoff_max_ms=BACKOFF_MS) as watch,
     ):
-        injected = Injected(lab, watch, kind, keep, beside=kind == BESIDE)
-        if kind == BESIDE:
-            _contents(injected)
-        _tail(injected)
-        if injected.version >= (0, 11):
-            _epoch_files(injected)
-        if injected.version >= (2, 8):
-            _topic_id(injected)
-        if injected.version >= (1, 0):
-            _disk_full(injected, small)
-        if kind.mode == "zookeeper":
-            with zookeeper_of(lab, read_only=False) as zookeeper:
-                _znodes(injected, zookeeper)
-        _brokers(injected)
-    if str(kind) == "3.9.1-kraft":
+        injected = Injected(lab, watch, kind, keep, agents=agents, beside=kind == BESIDE)
+        for part in wanted:
+            if part == "disk":
+                _disk_full(injected, small)
+            elif part != "acl":
+                PARTS[part](injected)
+    if "acl" in wanted:
         _acl(folder / "secured", kind, keep)
+
+
+def _parts_of(kind: Kind) -> list[str]:
+    version = tuple(map(int, kind.version.split(".")))
+    return [
+        *(["contents"] if kind == BESIDE else []),
+        "tail",
+        *(["epochs"] if version >= (0, 11) else []),
+        *(["identity"] if version >= (2, 8) else []),
+        *(["disk"] if version >= (1, 0) else []),
+        *(["znodes"] if kind.mode == "zookeeper" else []),
+        "brokers",
+        *(["acl"] if kind == SECURED else []),
+    ]
 
 
 def _settings(folder: Path, small: Path | None) -> dict[int, dict[str, str]]:
@@ -70,23 +81,6 @@ def _settings(folder: Path, small: Path | None) -> dict[int, dict[str, str]]:
         data = folder / "lab" / "broker-3" / "data"
         found[3] = {"log.dirs": f"{data},{small}", "num.recovery.threads.per.data.dir": "1"}
     return found
-
-
-def _contents(injected: Injected) -> None:
-    """One byte of a record on a follower: with a checksum that fits again, and without."""
-    for name, fixed, code in (("altered", True, "LOG001"), ("rotten", False, "LOG002")):
-        injected.topic(name)
-        replica = field_disks.replica_dir(injected.lab, 3, name)
-
-        def put_in(place: Path = replica, *, fix: bool = fixed) -> None:
-            field_disks.alter_batch(place, 10, fix_checksum=fix)
-
-        what = "with its checksum fixed up" if fixed else "its checksum is broken"
-        injected.expect(
-            Fault(
-                f"bytes of a follower altered, {what}", code, f"{name}-0", put_in, 3, 10, topic=name
-            )
-        )
 
 
 def _tail(injected: Injected) -> None:
@@ -214,7 +208,12 @@ def _disk_full(injected: Injected, small: Path | None) -> None:
     injected.expect(Fault(name, "LOG005", f"{topic}-0", fill, 3, mend=make_room, topic=topic))
 
 
-def _znodes(injected: Injected, zookeeper: Any) -> None:
+def _znodes(injected: Injected) -> None:
+    with zookeeper_of(injected.lab, read_only=False) as zookeeper:
+        _forge(injected, zookeeper)
+
+
+def _forge(injected: Injected, zookeeper: Any) -> None:
     lab = injected.lab
 
     def forge(topic: str, **fields: Any) -> Callable[[], object]:
@@ -356,3 +355,13 @@ def _acl(folder: Path, kind: Kind, keep: Keep) -> None:
                     lambda: lab.take_away(Acl("Read", "topic", "secret")),
                 )
             )
+
+
+PARTS: Final[dict[str, Callable[[Injected], None]]] = {
+    "contents": field_contents.play,
+    "tail": _tail,
+    "epochs": _epoch_files,
+    "identity": _topic_id,
+    "znodes": _znodes,
+    "brokers": _brokers,
+}

@@ -152,7 +152,7 @@ def play(folder: Path, kind: Kind, *, minutes: float = 30, restarts: int = 2) ->
 
 def _topics(lab: Lab) -> None:
     configs = {"min.insync.replicas": "1"}
-    segments = {"segment.ms": "5000", "segment.bytes": "100000"}
+    segments = {"segment.ms": "5000", "segment.bytes": "1048576"}
     lab.clients.create_topic(ORDERS, partitions=6, configs=configs)
     lab.clients.create_topic(
         COMPACTED,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tidestaff.streaming.lab.errors import LabError
+
 if TYPE_CHECKING:
     from tests.field.lab import Lab
 
@@ -14,13 +16,21 @@ _EARLIEST: Final = "-2"
 def said_by_tools(lab: Lab, *topics: str) -> dict[str, str]:
     """What Kafka's own tools say now: of the cluster, and of the contents of these topics."""
     found = {
-        f"kafka-topics {option}": lab.topics_tool("--describe", option)
+        f"kafka-topics {option}": _topics_tool(lab, option)
         for option in ("--under-replicated-partitions", "--unavailable-partitions")
     }
     found |= {
         f"ReplicaVerificationTool on {topic}": replica_verification(lab, topic) for topic in topics
     }
     return {name: short(text) for name, text in found.items()}
+
+
+def _topics_tool(lab: Lab, option: str) -> str:
+    """That it fails while a broker hangs is what it says."""
+    try:
+        return lab.topics_tool("--describe", option)
+    except LabError as error:
+        return f"fails: {error}"
 
 
 def short(text: str, lines: int = 4) -> str:

@@ -55,7 +55,7 @@ def seeds(folder: Path, _: argparse.Namespace, keep: Keep) -> None:
 
 def injected(folder: Path, options: argparse.Namespace, keep: Keep) -> None:
     for number, kind in enumerate(_wanted(CLUSTERS, options)):
-        field_injected.play(folder / str(number), kind, keep)
+        field_injected.play(folder / str(number), kind, keep, options.part)
 
 
 def kip101(folder: Path, options: argparse.Namespace, keep: Keep) -> None:
@@ -210,9 +210,11 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="of truncation, a cluster, at the most")
     parser.add_argument("--load", type=float, default=30, help="minutes of load when lively (30)")
     parser.add_argument("--pairs", type=int, default=60, help="of cost, monitor on and off (60)")
+    parser.add_argument("--part", metavar="NAME,...", help="of injected, only these")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
     options.only = options.only.split(",") if options.only else list(EXPERIMENTS)
+    options.part = options.part.split(",") if options.part else []
     options.cluster = options.cluster.split(",") if options.cluster else None
     unknown = set(options.only) - set(EXPERIMENTS)
     if unknown:
