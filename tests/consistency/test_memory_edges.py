@@ -11,6 +11,7 @@ from tidestaff.consistency.memory import (
     MAX_LEDGER_ENTRIES,
     MAX_LOST_RANGES,
     ClusterMemory,
+    Lost,
     PartitionMemory,
     ReplicaMemory,
 )
@@ -47,7 +48,7 @@ def test_what_is_lost_leaves_the_ledger_with_its_epochs() -> None:
     watch.stop(1).change(leader=2, epoch=2, isr=(2, 3))
     watch.log(2, leo=5, hw=3, epochs=lineage((0, 0), (2, 5))).log(3, leo=5, hw=3).see()
     memory = memory_of(watch)
-    assert memory.lost == (OffsetRange(5, 10),)
+    assert memory.losses == (Lost(OffsetRange(5, 8), 0), Lost(OffsetRange(8, 10), 1))
     assert (memory.committed_end, memory.ledger, memory.ledger_end) == (5, lineage((0, 0)), 5)
 
 
