@@ -159,7 +159,8 @@ def _ledger(sight: Sight) -> _Ledger:
 
 
 def _shown_by_others(sight: Sight) -> int:
-    """How far an in-sync follower shows that a leader had committed: a new one's HW starts lower.
+    """How far a follower shows that a leader had committed: a new one's HW starts lower, and may
+    have risen since it was read. The follower is in sync, or has fetched in this epoch.
 
     As far as the leader in office has it; what it does not have is lost, and reported. A deposed
     leader shows nothing of the new one's records at those offsets.
@@ -167,7 +168,8 @@ def _shown_by_others(sight: Sight) -> int:
     shown = [
         reading.high_watermark or 0
         for reading in sight.followers()
-        if reading.broker in sight.state.isr and not reading.leads
+        if not reading.leads
+        and (reading.broker in sight.state.isr or sight.has_fetched(reading.broker))
     ]
     return min(max(shown, default=0), sight.leader_end or 0)
 

@@ -98,6 +98,23 @@ def test_a_follower_of_an_incoherent_round_proves_no_commit() -> None:
     assert memory_of(watch).committed_end == 10
 
 
+def test_a_follower_outside_the_isr_shows_a_commit_once_it_has_fetched() -> None:
+    """The leader's HW rose after it was read, and this follower has heard of it."""
+    watch = Watch(epoch=1, isr=(1, 2)).all_logs(epochs=lineage((0, 0), (1, 5))).settle()
+    watch.log(1, leo=15, hw=10).log(2, leo=15).log(3, leo=15, hw=15).see()
+    assert memory_of(watch).committed_end == 15
+    watch.log(1, leo=20, hw=15).log(2, leo=20, hw=15)
+    watch.log(3, leo=20, hw=20, epochs=lineage((0, 0))).see()
+    assert memory_of(watch).committed_end == 20, "it had fetched before"
+
+
+def test_a_follower_that_has_not_fetched_in_this_epoch_shows_no_commit() -> None:
+    watch = Watch().settle()
+    watch.change(leader=2, epoch=1, isr=(2,)).log(2, leo=20, epochs=lineage((0, 0), (1, 10)))
+    watch.log(1, leo=15, hw=15).see()
+    assert memory_of(watch).committed_end == 10
+
+
 def test_what_a_deposed_leader_commits_is_missed_by_the_next_one() -> None:
     """The new leader has not been told yet; when it is, the old one is gone."""
     watch = Watch().settle()
