@@ -22,7 +22,7 @@ from tidestaff.consistency.checks import (
     watermark,
 )
 from tidestaff.consistency.checks.cluster_sight import ClusterSight
-from tidestaff.consistency.checks.sight import Sight
+from tidestaff.consistency.checks.sight import LONGEST_METADATA_LAG_MS, Sight
 from tidestaff.consistency.model import HealthObservation
 from tidestaff.consistency.rules import Grace, Rule, Sampling
 from tidestaff.consistency.verdict import FindingClass, Scope, Severity
@@ -232,7 +232,8 @@ PARTITION_RULES: Final[tuple[Rule[Sight], ...]] = (
          Scope.PARTITION,
          claim="No replica knows a leader epoch that the metadata has not reached.",
          inputs="lineage, partition state read after it",
-         check=epochs.no_epoch_from_the_future, sampling=Sampling.BRACKETED,
+         check=epochs.no_epoch_from_the_future, sampling=Sampling.UNSTRADDLED,
+         grace=Grace(samples=3, fixed_ms=LONGEST_METADATA_LAG_MS),
          versions="0.11 and later",
          compares_metadata=True),
     Rule("EPO004", "committed-lineages-disagree", Severity.CRITICAL, FindingClass.DIVERGENCE,

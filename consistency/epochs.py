@@ -8,6 +8,7 @@ epoch that wrote), so scans are linear.
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidestaff.consistency.errors import FormatError
@@ -16,11 +17,12 @@ from tidestaff.consistency.model import (
     UNDEFINED_OFFSET,
     EpochEntry,
     Lineage,
+    OffsetRange,
 )
 from tidestaff.consistency.versions import EpochCacheGeneration, RuleSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 EMPTY: Final[Lineage] = ()
 
@@ -220,6 +222,15 @@ def normalise(lineage: Lineage, *, log_start_offset: int, end_offset: int) -> Li
             kept.pop()
         kept.append(entry)
     return tuple(kept)
+
+
+def stretches(
+    lineage: Lineage, *, start: int, end: int
+) -> Iterator[tuple[OffsetRange, int | None]]:
+    """[start, end) cut where the epoch changes; None where the lineage does not reach."""
+    turns = {entry.start_offset for entry in lineage if start < entry.start_offset < end}
+    for low, high in pairwise(sorted({start, *turns, max(start, end)})):
+        yield OffsetRange(low, high), epoch_for_offset(lineage, low)
 
 
 def first_disagreement(a: Lineage, b: Lineage, *, start: int, end: int) -> int | None:

@@ -231,7 +231,8 @@ def _lost(led_by: ReplicaReading, new_leader: ReplicaLog) -> OffsetRange | None:
 
 
 def _log(reading: ReplicaReading | None) -> ReplicaLog | None:
-    if reading is None or reading.log_end_offset is None:
+    # A negative end is what a source says that does not know it.
+    if reading is None or reading.log_end_offset is None or reading.log_end_offset < 0:
         return None
     return ReplicaLog(
         reading.log_start_offset or 0,

@@ -30,6 +30,7 @@ MAX_LOST_RANGES: Final = 16
 MAX_ISR_EXITS: Final = 4
 MAX_SUSPICIONS: Final = 64
 NOBODY: Final = -1
+UNKNOWN_EPOCH: Final = -1
 
 
 class PredictedCut(NamedTuple):
@@ -103,6 +104,18 @@ class KeptTail(NamedTuple):
     end: int
 
 
+class Lost(NamedTuple):
+    """Committed offsets that were reported as lost, and the epoch of the records that were there:
+    others that are written and committed at these offsets later can be lost too."""
+
+    offsets: OffsetRange
+    epoch: int
+
+    def may_be(self, other: Lost) -> bool:
+        """Whether both may be the same records."""
+        return self.epoch == other.epoch or UNKNOWN_EPOCH in (self.epoch, other.epoch)
+
+
 class Suspicion(NamedTuple):
     """A condition that is met but must last its grace time before it is an alert."""
 
@@ -147,6 +160,14 @@ class PartitionMemory(NamedTuple):
     calm: Verdicts | None
     last_isr: tuple[BrokerId, ...] | None = None
     origins: Origins | None = None
+    lost_epochs: tuple[int, ...] = ()
+
+    @property
+    def losses(self) -> tuple[Lost, ...]:
+        """`lost` with the epochs beside it; state that was kept without them knows none."""
+        missing = len(self.lost) - len(self.lost_epochs)
+        epochs = (UNKNOWN_EPOCH,) * missing + self.lost_epochs
+        return tuple(map(Lost, self.lost, epochs))
 
     def replica(self, broker: BrokerId) -> ReplicaMemory | None:
         for replica in self.replicas:

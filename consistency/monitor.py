@@ -111,7 +111,7 @@ def judge_partition(
     judgement = judge(
         PARTITION_RULES,
         sight,
-        may_judge=lambda rule: _may_judge(rule, observation),
+        may_judge=lambda rule: _may_judge(rule, sight),
         suspicions=memory.suspicions if memory is not None else (),
         now_ms=observation.observed_at_ms,
         interval_ms=memory.interval_ms if memory is not None else 0,
@@ -160,14 +160,17 @@ def _metadata_lag_ms(observation: PartitionObservation) -> int:
     return 10_000 if observation.rules.isr_change_through_controller else 70_000
 
 
-def _may_judge(rule: Rule[Sight], observation: PartitionObservation) -> str | None:
+def _may_judge(rule: Rule[Sight], sight: Sight) -> str | None:
     """What is missing for this rule in an observation of this coherence; None if nothing is."""
+    observation = sight.observation
     if observation.deleting:
         return "a topic that is not being deleted: the controller leaves its state alone"
     if rule.sampling is Sampling.BRACKETED and observation.bracket is not Bracket.COHERENT:
         return "a coherent bracket: metadata, leader, followers, leader, metadata without a change"
     if rule.sampling is Sampling.UNSTRADDLED and observation.bracket is Bracket.STRADDLED:
         return "metadata that does not change while it is read"
+    if rule.sampling is Sampling.BRACKETED and not sight.coherent:
+        return "metadata as new as what the replicas have heard of"
     return None
 
 

@@ -105,6 +105,7 @@ def _with_growth(
         memory.calm,
         memory.last_isr,
         memory.origins,
+        memory.lost_epochs,
     )
 
 

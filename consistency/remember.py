@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidestaff.consistency.checks.isr import FLAPPING_WINDOW_MS
 from tidestaff.consistency.checks.lineages import is_rising
-from tidestaff.consistency.checks.truncation import leads_by_its_own_word, lost_ranges
+from tidestaff.consistency.checks.losses import by_epoch, leads_by_its_own_word, losses
 from tidestaff.consistency.epochs import normalise
 from tidestaff.consistency.kept_tails import kept_tails, settled_watermarks
 from tidestaff.consistency.lag import CaughtUp, caught_up
@@ -18,6 +18,7 @@ from tidestaff.consistency.memory import (
     MAX_LOST_RANGES,
     ClusterMemory,
     Era,
+    Lost,
     PartitionMemory,
     ReplicaMemory,
 )
@@ -73,13 +74,14 @@ def remember_partition(sight: Sight, judgement: Judgement, verdicts: Verdicts) -
         replicas=_replicas(sight),
         joined_isr=_joined(sight),
         suspicions=judgement.suspicions,
-        lost=ledger.lost,
+        lost=tuple(lost.offsets for lost in ledger.lost),
         was_compacted=sight.compacted,
         settled_watermarks=settled_watermarks(sight),
         kept_tails=kept_tails(sight),
         calm=None,
         last_isr=_last_isr(sight),
         origins=_origins(sight),
+        lost_epochs=tuple(lost.epoch for lost in ledger.lost),
     )
     return memory._replace(calm=verdicts) if _is_calm(sight, judgement) else memory
 
@@ -111,7 +113,7 @@ class _Ledger(NamedTuple):
     end: int
     epochs: Lineage
     epochs_end: int
-    lost: tuple[OffsetRange, ...]
+    lost: tuple[Lost, ...]
 
 
 def _ledger(sight: Sight) -> _Ledger:
@@ -127,7 +129,7 @@ def _ledger(sight: Sight) -> _Ledger:
             memory.committed_end,
             memory.ledger,
             memory.ledger_end,
-            memory.lost,
+            memory.losses,
         )
         if memory is not None
         else _Ledger(0, 0, (), 0, ())
@@ -135,9 +137,9 @@ def _ledger(sight: Sight) -> _Ledger:
     watermark, leader = sight.leader_watermark, sight.leader
     if not sight.coherent or watermark is None or leader is None:
         return _committed_out_of_office(sight, known)
-    gone = lost_ranges(sight)
+    gone = losses(sight)
     if gone:
-        first = gone[0].start
+        first = min(lost.offsets.start for lost in gone)
         known = known._replace(
             end=min(known.end, first),
             epochs=tuple(e for e in known.epochs if e.start_offset < first),
@@ -157,7 +159,8 @@ def _ledger(sight: Sight) -> _Ledger:
 
 
 def _shown_by_others(sight: Sight) -> int:
-    """How far an in-sync follower shows that a leader had committed: a new one's HW starts lower.
+    """How far a follower shows that a leader had committed: a new one's HW starts lower, and may
+    have risen since it was read. The follower is in sync, or has fetched in this epoch.
 
     As far as the leader in office has it; what it does not have is lost, and reported. A deposed
     leader shows nothing of the new one's records at those offsets.
@@ -165,7 +168,8 @@ def _shown_by_others(sight: Sight) -> int:
     shown = [
         reading.high_watermark or 0
         for reading in sight.followers()
-        if reading.broker in sight.state.isr and not reading.leads
+        if not reading.leads
+        and (reading.broker in sight.state.isr or sight.has_fetched(reading.broker))
     ]
     return min(max(shown, default=0), sight.leader_end or 0)
 
@@ -173,14 +177,19 @@ def _shown_by_others(sight: Sight) -> int:
 def _committed_out_of_office(sight: Sight, known: _Ledger) -> _Ledger:
     """While nobody is seen in office, a leader of an older epoch may still commit.
 
-    Only what it has beyond the ledger is taken over, and only what was not reported as lost.
+    Only what it has beyond the ledger is taken over, and only what was not reported as lost. Where
+    it has written since, other records were lost there: these are not reported yet.
     """
     for reading in sight.replicas:
         watermark = reading.high_watermark
         if watermark is None or not leads_by_its_own_word(sight, reading) or not sight.identified:
             continue
+        remembered = sight.remembered(reading.broker)
+        if remembered is not None and sight.same_incarnation(reading.broker):
+            written = OffsetRange(remembered.log_end_offset, watermark)
+            known = known._replace(lost=_without_written(known.lost, written))
         beyond = OffsetRange(known.end, watermark)
-        if beyond.start >= beyond.end or without(beyond, known.lost) != (beyond,):
+        if beyond.start >= beyond.end or _was_lost(known.lost, beyond, reading.lineage or ()):
             continue
         if reading.lineage and is_rising(reading.lineage) and known.epochs_end == known.end:
             trimmed = normalise(reading.lineage, log_start_offset=known.end, end_offset=watermark)
@@ -188,6 +197,21 @@ def _committed_out_of_office(sight: Sight, known: _Ledger) -> _Ledger:
             known = known._replace(epochs=epochs, epochs_end=watermark)
         known = known._replace(end=watermark)
     return known
+
+
+def _without_written(lost: tuple[Lost, ...], written: OffsetRange) -> tuple[Lost, ...]:
+    return tuple(
+        each._replace(offsets=part) for each in lost for part in without(each.offsets, [written])
+    )
+
+
+def _was_lost(lost: tuple[Lost, ...], offsets: OffsetRange, lineage: Lineage) -> bool:
+    """Whether some of these records may be among those that were lost."""
+    return any(
+        known.may_be(part) and without(part.offsets, [known.offsets]) != (part.offsets,)
+        for part in by_epoch(offsets, lineage, offsets.end)
+        for known in lost
+    )
 
 
 def _bounded(lineage: Lineage, at_most: int, *, like: Lineage) -> Lineage:

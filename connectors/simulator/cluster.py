@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tidestaff.connectors.simulator.coordination import Coordination
     from tidestaff.connectors.simulator.replica import Replica
-    from tidestaff.consistency.model import BrokerId, TopicPartition
+    from tidestaff.consistency.model import BrokerId, PartitionState, TopicPartition
 
 _LONGEST_START_MS = 60_000
 _STEP_MS = 10
@@ -69,6 +69,7 @@ class SimulatedCluster(Commands):
         self.mode: Coordination = KRaftMode(self) if self.preset.kraft else ZooKeeperMode(self)
         self.truth = Truth(self)
         self.after_event: Callable[[Sequence[TopicPartition]], None] | None = None
+        self.after_write: Callable[[TopicPartition], None] | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -115,6 +116,12 @@ class SimulatedCluster(Commands):
                 self.truth.examine(partition)
         if self.after_event is not None:
             self.after_event(touched)
+
+    def wrote(self, partition: TopicPartition, state: PartitionState) -> None:
+        """A state node was written: one event may write several times, and each is there to see."""
+        self.truth.written(partition, state)
+        if self.after_write is not None:
+            self.after_write(partition)
 
     def note(self, kind: str, **details: Any) -> None:
         """Something an operator would find in a broker's log."""

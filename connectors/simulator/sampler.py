@@ -1,7 +1,8 @@
 """What a collector would see of the cluster: observations, with skew, loss and disorder if asked.
 
 A round reads the metadata, then leaders, then followers, then leaders again, then the metadata
-again, and the controller epoch last. With skew the cluster goes on living between the readings.
+again, and the controller epoch last. With skew, or where a place answers late, the cluster goes on
+living between the readings.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tidestaff.connectors.simulator.places import METADATA, WELL, LateMetadata, broker_place
 from tidestaff.connectors.simulator.reading import Reader, partition_settings, reading_of
 from tidestaff.consistency.model import (
     Bracket,
@@ -19,10 +21,12 @@ from tidestaff.consistency.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tidestaff.connectors.simulator.cluster import SimulatedCluster
-    from tidestaff.connectors.simulator.coordination import PartitionMetadata
+    from tidestaff.connectors.simulator.coordination import Coordination, PartitionMetadata
+    from tidestaff.connectors.simulator.places import Metadata as PastMetadata
+    from tidestaff.connectors.simulator.places import Trouble
     from tidestaff.consistency.model import (
         BrokerId,
         Observation,
@@ -57,6 +61,7 @@ class Sampler:
 
     `skew` is the longest time in ms between two readings of a round, `loss` and `duplication` are
     probabilities per observation, `reorder` the probability that one is held back behind the next.
+    `places` are troubles of single places: "metadata", "broker 2".
     `continuous` is whoever uses it vouching that it looks after every event.
     """
 
@@ -70,6 +75,7 @@ class Sampler:
         loss: float = 0.0,
         duplication: float = 0.0,
         reorder: float = 0.0,
+        places: Mapping[str, Trouble] | None = None,
         bracketed: bool = True,
         continuous: bool = False,
         seed: int = 0,
@@ -79,6 +85,9 @@ class Sampler:
         self.skew, self.loss, self.duplication, self.reorder = skew, loss, duplication, reorder
         self.bracketed, self.continuous, self.source = bracketed, continuous, source
         self.rounds = 0
+        self._places = dict(places or {})
+        late_ms = self._places.get(METADATA, WELL).delay_ms
+        self._late = LateMetadata(cluster, late_ms) if late_ms else None
         self._chance = random.Random(seed)  # noqa: S311 - reproducible on purpose
         self._silent_since: dict[BrokerId, int] = {}
         self._held: list[Observation] = []
@@ -97,8 +106,9 @@ class Sampler:
     def round(self) -> list[Observation]:
         """One round: the cluster first, then every partition, then who did not answer."""
         self.rounds += 1
-        before_epoch = self.cluster.mode.controller_epoch()
-        sight = self._sight(self.cluster.now_ms, self.cluster.mode.partitions())
+        shown = self._shown()
+        before_epoch = shown.controller_epoch()
+        sight = self._sight(self.cluster.now_ms, shown.partitions())
         seen: list[Observation] = [self._cluster_observation(sight, before_epoch)]
         seen += self._observations(sight)
         return self._disturb(seen + self._health(sight.began))
@@ -110,6 +120,7 @@ class Sampler:
         of them counts as late.
         """
         assert not self.skew
+        assert not self._places
         self.rounds += 1
         self._looked_ms = max(self.cluster.now_ms, self._looked_ms + 1)
         sight = self._sight(self._looked_ms, partitions)
@@ -117,14 +128,15 @@ class Sampler:
         return list(self._observations(sight._replace(imbalance=_imbalance(everything))))
 
     def _sight(self, began: int, partitions: Sequence[TopicPartition]) -> _Sight:
-        mode = self.cluster.mode
-        metadata, registrations = self._metadata(partitions), mode.registrations()
-        if self.skew:
+        shown = self._shown()
+        metadata, registrations = self._metadata(partitions), shown.registrations()
+        if self.skew or self._places:
             readings, again, after = self._readings_in_time(metadata)
         else:
             # No time passes: a second look would see the same.
             readings = again = self._readings_at_once(metadata)
             after = metadata
+        shown = self._shown()
         return _Sight(
             began,
             metadata,
@@ -134,16 +146,20 @@ class Sampler:
             after,
             _imbalance(metadata),
             {t: partition_settings(self.cluster, t) for t in {p.topic for p in metadata}},
-            mode.controller(),
-            mode.controller_epoch(),
+            shown.controller(),
+            shown.controller_epoch(),
         )
+
+    def _shown(self) -> Coordination | PastMetadata:
+        """What whoever reads the metadata now is told."""
+        return self._late.now() if self._late is not None else self.cluster.mode
 
     def _pause(self) -> None:
         if self.skew:
             self.cluster.advance(self._chance.randint(0, self.skew))
 
     def _metadata(self, partitions: Sequence[TopicPartition]) -> Metadata:
-        of = self.cluster.mode.partition
+        of = self._shown().partition
         return {
             partition: known for partition in partitions if (known := of(partition)) is not None
         }
@@ -170,18 +186,24 @@ class Sampler:
         if self.bracketed:
             self._read(leaders, again)
         self._pause()
-        after = self._metadata(self.cluster.mode.partitions()) if self.bracketed else metadata
+        after = self._metadata(self._shown().partitions()) if self.bracketed else metadata
         self._pause()
         return readings, again, after
 
     def _read(self, targets: Targets, into: Readings) -> None:
         """One batched request per broker; log start and HW before LEO and lineage."""
         for broker in sorted(targets):
+            trouble = self._places.get(broker_place(broker), WELL)
             self._pause()
             reader = Reader(self.cluster, self.cluster.brokers[broker])
             reader.begin(targets[broker])
             self._pause()
-            for partition, reading in reader.finish():
+            answer = reader.finish()
+            if trouble.delay_ms:
+                self.cluster.advance(self._chance.randint(0, trouble.delay_ms))
+            if trouble.loss and self._chance.random() < trouble.loss:
+                continue
+            for partition, reading in answer:
                 into[partition][broker] = reading
 
     def _observations(self, sight: _Sight) -> Iterator[PartitionObservation]:
@@ -223,7 +245,6 @@ class Sampler:
             )
 
     def _cluster_observation(self, sight: _Sight, before_epoch: int) -> ClusterObservation:
-        mode = self.cluster.mode
         leading = {
             reading.broker
             for readings in sight.readings.values()
@@ -240,7 +261,7 @@ class Sampler:
             registrations=sight.registrations,
             answering=tuple(b.id for b in self.cluster.sorted_brokers() if b.answers),
             leading=tuple(sorted(leading)),
-            claims=mode.claims(),
+            claims=self._shown().claims(),
             session_timeout_ms=self.cluster.settings.session_ms,
             source=self.source,
             round=self.rounds,
@@ -264,7 +285,7 @@ class Sampler:
                     observed_at_ms=began,
                     source=self.source,
                     problem=problem,
-                    place=f"broker {broker.id}",
+                    place=broker_place(broker.id),
                     reason="" if broker.answers else "no answer",
                     broker=broker.id,
                     since_ms=since,

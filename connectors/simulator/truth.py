@@ -61,6 +61,14 @@ class UncleanElection(NamedTuple):
     partition: TopicPartition
     leader: BrokerId
     leader_epoch: int
+    topic_id: str
+
+
+class StaleWrite(NamedTuple):
+    """A controller that had been replaced wrote a partition's state."""
+
+    at_ms: int
+    partition: TopicPartition
 
 
 @dataclass(slots=True)
@@ -80,8 +88,8 @@ class _Book:
 
 
 class Truth:
-    """`losses` and `divergences`, with their times and exact offset ranges, and
-    `unclean_elections`."""
+    """`losses` and `divergences`, with their times and exact offset ranges, `unclean_elections`
+    and `stale_writes`."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
@@ -90,6 +98,7 @@ class Truth:
         self.losses: list[Loss] = []
         self.divergences: list[Divergence] = []
         self.unclean_elections: list[UncleanElection] = []
+        self.stale_writes: list[StaleWrite] = []
 
     def wiped(self, broker: BrokerId, partitions: list[TopicPartition]) -> None:
         self._wiped.update((broker, partition) for partition in partitions)
@@ -131,9 +140,20 @@ class Truth:
         if elected and state.leader not in book.electable and not clean:
             book.unclean_epoch = state.leader_epoch
             self.unclean_elections.append(
-                UncleanElection(self._cluster.now_ms, partition, state.leader, state.leader_epoch)
+                UncleanElection(
+                    self._cluster.now_ms,
+                    partition,
+                    state.leader,
+                    state.leader_epoch,
+                    book.topic_id,
+                )
             )
         self._note_electable(book, state)
+
+    def written_by_controller(self, partition: TopicPartition, epoch: int) -> None:
+        """A ZooKeeper controller of that epoch writes a state."""
+        if epoch < self._cluster.mode.controller_epoch():
+            self.stale_writes.append(StaleWrite(self._cluster.now_ms, partition))
 
     def _note_electable(self, book: _Book, state: PartitionState) -> None:
         """Before 1.1 a dying ISR may leave none: then its last members, with their leader, are the

@@ -88,7 +88,8 @@ class ZkController:
         new = state._replace(leader_epoch=epoch, controller_epoch=self.epoch)
         self.cluster.touched.add(partition)
         written = self.zk.set_state(partition, new)
-        self.cluster.truth.written(partition, written)
+        self.cluster.truth.written_by_controller(partition, self.epoch)
+        self.cluster.wrote(partition, written)
         return written
 
     def tell(self, partition: TopicPartition, targets: tuple[BrokerId, ...]) -> None:

@@ -34,7 +34,7 @@ def write_isr(
         recovery=RecoveryState.RECOVERED,
     )
     written = mode.zk.set_state(replica.partition, state)
-    mode.cluster.truth.written(replica.partition, written)
+    mode.cluster.wrote(replica.partition, written)
     mode.cluster.touched.add(replica.partition)
     replica.isr, replica.partition_epoch = isr, written.partition_epoch
     leading.maybe_raise_high_watermark(broker, replica)

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tidestaff.consistency.checks.lineages import ConflictKind, conflicts, is_rising
-from tidestaff.consistency.model import LineageSource, OffsetRange
+from tidestaff.consistency.model import Bracket, LineageSource, OffsetRange
 from tidestaff.consistency.verdict import Unknown, Violated
 
 if TYPE_CHECKING:
@@ -42,9 +42,14 @@ def _text(lineage: Lineage) -> str:
 def no_epoch_from_the_future(sight: Sight) -> Iterator[Finding]:
     """EPO003: no replica knows a leader epoch that the metadata, read after it, has not reached.
 
-    Judged with metadata that was read again after the replica, since an old reading of the metadata
-    looks the same.
+    Judged with metadata that was read again after the replica, and that stands still for longer
+    than a ZooKeeper server or a broker may lag: until then it may just be old.
     """
+    if sight.observation.bracket is not Bracket.COHERENT:
+        yield Unknown("EPO003", "metadata that was read again after the replicas")
+        return
+    if sight.changed:
+        return
     for reading in sight.replicas:
         if reading.lineage and reading.lineage[-1].epoch > sight.state.leader_epoch:
             yield Violated(

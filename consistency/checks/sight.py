@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tidestaff.consistency.isr import effective_min_isr
 from tidestaff.consistency.model import (
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 Finding: TypeAlias = Violated | Unknown
 
+# A ZooKeeper server that falls further behind (syncLimit) is cut off from its clients.
+LONGEST_METADATA_LAG_MS: Final = 10_000
+
 
 class Sight:
     """One observation of a partition beside what is remembered of it. Read only."""
@@ -43,7 +46,6 @@ class Sight:
         self.rules: RuleSet = observation.rules
         self.now_ms = observation.observed_at_ms
         self.kraft = observation.rules.mode is Mode.KRAFT
-        self.coherent = observation.bracket is Bracket.COHERENT
         # A directory that is still of another topic of the same name says nothing of this one.
         self.replicas: tuple[ReplicaReading, ...] = tuple(
             reading
@@ -58,6 +60,33 @@ class Sight:
         self.registrations: dict[BrokerId, Registration] = {
             registration.broker: registration for registration in observation.live
         }
+
+    @cached_property
+    def coherent(self) -> bool:
+        """All that was read belongs together: nothing changed within the bracket, and the metadata
+        was not old both times, as from a ZooKeeper server or a broker that lags.
+
+        A deposed leader and old metadata agree with each other; whoever has followed the next
+        leader gives them away.
+        """
+        return self.observation.bracket is Bracket.COHERENT and not self.known_to_be_old
+
+    @cached_property
+    def known_to_be_old(self) -> bool:
+        """A replica has heard of a later leader epoch than the metadata has.
+
+        For longer than metadata lags it is the replica that is wrong (EPO003).
+        """
+        epoch, memory = self.state.leader_epoch, self.memory
+        for suspicion in memory.suspicions if memory is not None else ():
+            lasted_ms = self.now_ms - suspicion.since_ms
+            if suspicion.code == "EPO003" and lasted_ms >= LONGEST_METADATA_LAG_MS:
+                return False
+        return any(
+            (reading.leader_epoch is not None and reading.leader_epoch > epoch)
+            or (reading.lineage and reading.lineage[-1].epoch > epoch)
+            for reading in self.replicas
+        )
 
     @cached_property
     def previous(self) -> PartitionState | None:

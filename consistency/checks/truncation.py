@@ -2,117 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from tidestaff.consistency.checks.lineages import ConflictKind, conflicts, is_rising
-from tidestaff.consistency.epochs import first_disagreement, next_agreement
+from tidestaff.consistency.checks.lineages import ConflictKind, conflicts
+from tidestaff.consistency.checks.losses import lost_ranges
 from tidestaff.consistency.kept_tails import diverged
 from tidestaff.consistency.model import OffsetRange
 from tidestaff.consistency.origins import differing
-from tidestaff.consistency.ranges import merged, without
 from tidestaff.consistency.verdict import Unknown, Violated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tidestaff.consistency.checks.sight import Finding, Sight
-    from tidestaff.consistency.model import BrokerId, Lineage, ReplicaReading
-
-
-class _Proof(NamedTuple):
-    """Offsets [start, end) that were committed once, and the epochs they have as far as known.
-
-    `repeats`: it stays where it is after the loss was reported, as a replica that is not cut does;
-    the ledger is cut with the report. What it proves beyond the report is new, and so is all from
-    `new_from` on: a deposed leader that goes on committing.
-    """
-
-    start: int
-    end: int
-    epochs: Lineage
-    epochs_end: int
-    repeats: bool = False
-    new_from: int = 0
-
-
-def lost_ranges(sight: Sight) -> tuple[OffsetRange, ...]:
-    """The committed offsets the current leader does not have, or has from another leader.
-
-    Proof of a commit is the ledger, and the HW of every other replica of this round: a follower
-    takes its HW from a leader. What was reported before is not reported again.
-    """
-    memory, leader, end = sight.memory, sight.leader, sight.leader_end
-    if leader is None or end is None or not sight.identified:
-        return ()
-    if sight.origins is not None:
-        return sight.origins.pending
-    reported = memory.lost if memory is not None else ()
-    gone: list[OffsetRange] = []
-    for proof in _proofs(sight):
-        for lost in _missing(sight, proof):
-            old = OffsetRange(lost.start, min(lost.end, proof.new_from))
-            gone += without(old, reported) if proof.repeats else (lost,)
-            gone.append(OffsetRange(max(lost.start, proof.new_from), lost.end))
-    return merged(gone)
-
-
-def _proofs(sight: Sight) -> Iterator[_Proof]:
-    memory = sight.memory
-    if memory is not None:
-        yield _Proof(memory.committed_start, memory.committed_end, memory.ledger, memory.ledger_end)
-    for reading in sight.followers():
-        if reading.high_watermark is None or not reading.log_dir_online:
-            continue
-        if reading.broker not in sight.observation.assignment.replicas:
-            continue
-        if reading.leads and not leads_by_its_own_word(sight, reading):
-            continue
-        start = max(reading.log_start_offset or 0, memory.committed_start if memory else 0)
-        end = min(reading.high_watermark, reading.log_end_offset or 0)
-        # In-sync replicas that hold other epochs than the leader have diverged: that is EPO004.
-        in_isr = reading.broker in sight.state.isr
-        usable = reading.lineage is not None and not in_isr and is_rising(reading.lineage)
-        epochs = reading.lineage if usable and reading.lineage else ()
-        yield _Proof(start, end, epochs, end, repeats=True, new_from=_new_from(sight, reading, end))
-
-
-def _new_from(sight: Sight, reading: ReplicaReading, end: int) -> int:
-    remembered = sight.remembered(reading.broker)
-    if not reading.leads or remembered is None or not sight.same_incarnation(reading.broker):
-        return end
-    return remembered.high_watermark
-
-
-def leads_by_its_own_word(sight: Sight, reading: ReplicaReading) -> bool:
-    """It leads in this or an older epoch: below its HW is what it has committed, whoever else was
-    elected since.
-
-    In a newer epoch than the metadata's it may have been elected meanwhile; or, without a topic id,
-    still speak of an older topic of that name.
-    """
-    if not reading.leads or reading.leader_epoch is None:
-        return False
-    same_topic = reading.topic_id is not None and reading.topic_id == sight.observation.topic_id
-    return same_topic or reading.leader_epoch <= sight.state.leader_epoch
-
-
-def _missing(sight: Sight, proof: _Proof) -> tuple[OffsetRange, ...]:
-    leader, end = sight.leader, sight.leader_end
-    assert leader is not None
-    assert end is not None
-    log_start = leader.log_start_offset or 0
-    missing = [OffsetRange(max(end, proof.start), proof.end)]
-    if leader.lineage and proof.epochs and is_rising(leader.lineage) and not sight.compacted:
-        common = min(proof.epochs_end, proof.end, end)
-        start: int | None = max(log_start, proof.start)
-        while start is not None:
-            first = first_disagreement(proof.epochs, leader.lineage, start=start, end=common)
-            if first is None:
-                break
-            start = next_agreement(proof.epochs, leader.lineage, start=first, end=common)
-            # A difference that reaches as far as the epochs are known goes on to the end.
-            missing.append(OffsetRange(first, proof.end if start is None else start))
-    return merged(missing)
+    from tidestaff.consistency.model import BrokerId
 
 
 def committed_offsets_kept(sight: Sight) -> Iterator[Finding]:

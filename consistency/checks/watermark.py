@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from tidestaff.consistency.checks.truncation import lost_ranges
+from tidestaff.consistency.checks.losses import lost_ranges
 from tidestaff.consistency.model import OffsetRange
 from tidestaff.consistency.verdict import Unknown, Violated
 

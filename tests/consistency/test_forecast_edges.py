@@ -36,3 +36,10 @@ def test_at_the_minimum_writes_go_on() -> None:
 def test_brokers_that_stop_together_are_not_elected_one_after_the_other() -> None:
     outcome = forecast(Watch().observation(), stopping={1, 2}, controlled=True)
     assert (outcome.leader, outcome.isr, outcome.leader_epoch) == (3, (3,), 1)
+
+
+def test_a_log_end_that_its_source_does_not_know_is_missing() -> None:
+    watch = Watch().log(2, leo=-1)
+    outcome = forecast(watch.observation(), stopping={1})
+    assert outcome.leader == 2
+    assert "the log of broker 2, the next leader" in outcome.missing

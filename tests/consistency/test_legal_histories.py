@@ -243,3 +243,40 @@ def test_a_deposed_leaders_watermark_commits_nothing_of_the_new_leaders_records(
     watch.log(2, leo=9).see()
     watch.stop(2).change(leader=3, epoch=2, isr=(3,)).log(3, epochs=lineage((0, 0), (2, 4)))
     assert "TRN001" not in watch.see().codes
+
+
+def late_metadata_of_a_deposed_leader() -> Watch:
+    """Broker 2 leads since, and 3 follows it; the metadata that is read and the deposed leader 1
+    have not heard of it, and agree with each other."""
+    watch = Watch().settle()
+    watch.log(1, leads=True, believes=0, leo=12)
+    for broker in (2, 3):
+        watch.log(broker, leo=14, hw=14, believes=1, leads=broker == 2)
+        watch.log(broker, epochs=lineage((0, 0), (1, 10)))
+    return watch
+
+
+def test_metadata_that_is_old_twice_proves_nothing() -> None:
+    watch = late_metadata_of_a_deposed_leader()
+    watch.see(2)
+    assert not watch.raised
+    watch.change(leader=2, epoch=1, isr=(2, 3)).see(3)
+    assert not watch.raised, "nothing of the old round was taken over"
+
+
+def test_metadata_that_moves_is_late_and_not_wrong() -> None:
+    """Epochs follow each other faster than the metadata arrives."""
+    watch = Watch().settle()
+    for epoch in range(1, 8):
+        watch.all_logs(epochs=lineage((0, 0), (epoch + 1, 10)))
+        watch.change(epoch=epoch).all_logs(believes=epoch + 1).see()
+    assert "EPO003" not in watch.raised
+
+
+def test_a_replica_with_an_epoch_from_the_future_does_not_hide_a_loss_for_ever() -> None:
+    watch = Watch().settle()
+    watch.log(3, epochs=lineage((0, 0), (4, 10))).see(5)
+    assert "EPO003" in watch.raised
+    watch.stop(1).change(leader=2, epoch=1, isr=(2,))
+    watch.log(2, leo=8, hw=8, epochs=lineage((0, 0), (1, 8))).see(5)
+    assert watch.raised["TRN001"].offsets == OffsetRange(8, 10)

@@ -11,6 +11,7 @@ from tidestaff.consistency.memory import (
     MAX_LEDGER_ENTRIES,
     MAX_LOST_RANGES,
     ClusterMemory,
+    Lost,
     PartitionMemory,
     ReplicaMemory,
 )
@@ -47,7 +48,7 @@ def test_what_is_lost_leaves_the_ledger_with_its_epochs() -> None:
     watch.stop(1).change(leader=2, epoch=2, isr=(2, 3))
     watch.log(2, leo=5, hw=3, epochs=lineage((0, 0), (2, 5))).log(3, leo=5, hw=3).see()
     memory = memory_of(watch)
-    assert memory.lost == (OffsetRange(5, 10),)
+    assert memory.losses == (Lost(OffsetRange(5, 8), 0), Lost(OffsetRange(8, 10), 1))
     assert (memory.committed_end, memory.ledger, memory.ledger_end) == (5, lineage((0, 0)), 5)
 
 
@@ -94,6 +95,23 @@ def test_of_an_incoherent_round_only_what_a_leader_committed_is_remembered() -> 
 def test_a_follower_of_an_incoherent_round_proves_no_commit() -> None:
     watch = Watch().settle()
     watch.set(bracket=Bracket.NONE).log(3, leo=15, hw=15).see()
+    assert memory_of(watch).committed_end == 10
+
+
+def test_a_follower_outside_the_isr_shows_a_commit_once_it_has_fetched() -> None:
+    """The leader's HW rose after it was read, and this follower has heard of it."""
+    watch = Watch(epoch=1, isr=(1, 2)).all_logs(epochs=lineage((0, 0), (1, 5))).settle()
+    watch.log(1, leo=15, hw=10).log(2, leo=15).log(3, leo=15, hw=15).see()
+    assert memory_of(watch).committed_end == 15
+    watch.log(1, leo=20, hw=15).log(2, leo=20, hw=15)
+    watch.log(3, leo=20, hw=20, epochs=lineage((0, 0))).see()
+    assert memory_of(watch).committed_end == 20, "it had fetched before"
+
+
+def test_a_follower_that_has_not_fetched_in_this_epoch_shows_no_commit() -> None:
+    watch = Watch().settle()
+    watch.change(leader=2, epoch=1, isr=(2,)).log(2, leo=20, epochs=lineage((0, 0), (1, 10)))
+    watch.log(1, leo=15, hw=15).see()
     assert memory_of(watch).committed_end == 10
 
 

@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutants.fault import faults_in
 
 _STORIES: Final = (
+    "consistency/test_lost_twice.py",
     "consistency/test_checks_edges.py",
     "consistency/test_memory_edges.py",
     "consistency/test_codes_fire.py",
@@ -746,7 +747,7 @@ _REPLICAS: Final = (
         ),
     ),
     *faults_in(
-        "checks/truncation.py",
+        "checks/losses.py",
         _STORIES,
         (
             "trn-loss-by-the-watermark",
@@ -759,23 +760,38 @@ _REPLICAS: Final = (
         ),
         (
             "trn-divergence-told-as-loss",
-            "usable = reading.lineage is not None and not in_isr and is_rising(reading.lineage)",
-            "usable = reading.lineage is not None and is_rising(reading.lineage)",
+            "            comparable=reading.broker not in sight.state.isr,\n",
+            "",
             "an in-sync replica with other epochs has diverged, which is EPO004",
         ),
         (
             "trn-loss-reported-again",
-            "gone += without(old, reported) if proof.repeats else (lost,)",
-            "gone += (lost,)",
+            "(_unreported(lost, proof, reported) if proof.repeats else (lost,))",
+            "(lost,)",
             "a follower that still shows the old HW does not report the loss again",
         ),
         (
+            "trn-lost-offsets-for-lost-records",
+            "[known.offsets for known in reported if known.may_be(lost)]",
+            "[known.offsets for known in reported]",
+            "other records at offsets that were lost before can be lost too",
+        ),
+        (
+            "trn-new-commits-of-a-deposed-leader",
+            "    if max(start, proof.new_from) < end:\n",
+            "    if proof.new_from < start:\n",
+            "what a deposed leader commits after the report is lost too",
+        ),
+        (
+            "trn-loss-healed-within-the-round",
+            "leader.log_end_offset if leader.log_end_offset is not None else leader_end",
+            "leader_end",
+            "what the leader lacks at its first word it has lost, whatever it writes then",
+        ),
+        (
             "trn-followers-prove-nothing",
-            (
-                "        yield _Proof(start, end, epochs, end, repeats=True, "
-                "new_from=_new_from(sight, reading, end))\n"
-            ),
-            "        del start, end, epochs\n",
+            "        if reading.high_watermark is None or not reading.log_dir_online:\n",
+            "        if True:\n",
             "a follower takes its HW from a leader: it proves a commit",
         ),
         (
@@ -789,12 +805,6 @@ _REPLICAS: Final = (
             "return same_topic or reading.leader_epoch <= sight.state.leader_epoch",
             "return same_topic or reading.leader_epoch >= 0",
             "without a topic id it may speak of a deleted topic",
-        ),
-        (
-            "trn-tail-below-its-log-start",
-            "        start = max(end, reading.log_start_offset or 0)\n",
-            "        start = end\n",
-            "a log holds nothing below its start",
         ),
         (
             "trn-ledger-without-epochs-compared",
@@ -813,6 +823,16 @@ _REPLICAS: Final = (
             "start: int | None = max(log_start, proof.start)",
             "start: int | None = proof.start",
             "what retention removed is not compared",
+        ),
+    ),
+    *faults_in(
+        "checks/truncation.py",
+        _STORIES,
+        (
+            "trn-tail-below-its-log-start",
+            "        start = max(end, reading.log_start_offset or 0)\n",
+            "        start = end\n",
+            "a log holds nothing below its start",
         ),
         (
             "trn-tail-before-the-first-fetch",

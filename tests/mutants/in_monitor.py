@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutants.fault import faults_in
 
 _STORIES: Final = (
+    "consistency/test_lost_twice.py",
     "consistency/test_memory_edges.py",
     "consistency/test_codes_fire.py",
     "consistency/test_legal_states.py",
@@ -513,6 +514,18 @@ _MEMORY: Final = (
             "lost=(*known.lost, *gone)[-MAX_LOST_RANGES:],",
             "lost=(*known.lost, *gone),",
             "memory is bounded",
+        ),
+        (
+            "mem-lost-for-ever",
+            "            known = known._replace(lost=_without_written(known.lost, written))\n",
+            "            del written\n",
+            "what is written and committed anew at lost offsets can be lost anew",
+        ),
+        (
+            "mem-lost-records-taken-over",
+            "known.may_be(part) and without(part.offsets, [known.offsets]) != (part.offsets,)",
+            "not known.may_be(part)",
+            "what was reported as lost is not committed by showing it again",
         ),
         (
             "mem-eras-unbounded",

@@ -21,6 +21,7 @@ from tests.proof.watching import Watcher
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tidestaff.connectors.simulator.places import Trouble
     from tidestaff.consistency.model import TopicPartition
     from tidestaff.consistency.versions import RuleSet
 
@@ -38,7 +39,8 @@ _STARTS: Final = 3
 class Plan:
     """All that determines a watched history. `real_timeouts`: Kafka's own, forty times as slow.
 
-    `every_ms` of EVERY_STEP: a faithful sample after every event that changes what can be seen.
+    `every_ms` of EVERY_STEP: a faithful sample after every event that changes what can be seen, and
+    after every single write of a state node.
     """
 
     preset: str
@@ -51,6 +53,7 @@ class Plan:
     loss: float = 0.0
     duplication: float = 0.0
     reorder: float = 0.0
+    places: tuple[tuple[str, Trouble], ...] = ()
     bracketed: bool = True
     real_timeouts: bool = False
     act_every_ms: tuple[int, int] = (50, 400)
@@ -72,6 +75,7 @@ class Watched:
             loss=plan.loss,
             duplication=plan.duplication,
             reorder=plan.reorder,
+            places=dict(plan.places),
             bracketed=plan.bracketed,
             continuous=plan.every_ms == EVERY_STEP,
             seed=plan.seed,
@@ -80,6 +84,7 @@ class Watched:
         self._around: object = None
         if plan.every_ms == EVERY_STEP:
             self.cluster.after_event = self._look
+            self.cluster.after_write = lambda partition: self._see([partition])
 
     def advance(self, duration_ms: int) -> None:
         self.advance_to(self.cluster.now_ms + duration_ms)
@@ -91,8 +96,11 @@ class Watched:
         if around != self._around:
             self._around, touched = around, mode.partitions()
         if touched:
-            for observation in self.sampler.look(touched):
-                self.watcher.see(observation)
+            self._see(touched)
+
+    def _see(self, partitions: Sequence[TopicPartition]) -> None:
+        for observation in self.sampler.look(partitions):
+            self.watcher.see(observation)
 
     def advance_to(self, end_ms: int) -> None:
         """Let time pass up to `end_ms`, or as far beyond it as the last round takes."""

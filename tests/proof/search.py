@@ -12,10 +12,12 @@ import json
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidestaff.connectors.simulator.faults import NEVER_LOSE, WEIGHTS
+from tidestaff.connectors.simulator.places import METADATA, Trouble, broker_place
 from tidestaff.connectors.simulator.presets import preset_named
 
 from tests.proof.histories import EVERY_STEP, Plan, live, live_again
@@ -32,7 +34,11 @@ WITHOUT_EPOCHS: Final = "0.10.2.2"
 PERIODS_MS: Final = (1_000, 2_000, 5_000)
 FINE_MS: Final = 100
 SAFE_FAULTS: Final = "safe faults"
-SERIES: Final = (SAFE_FAULTS, "all faults", "every step", "disturbed", "real timeouts")
+LATE_PLACES: Final = "late places"
+SERIES: Final = (
+    *(SAFE_FAULTS, "all faults", "every step", "disturbed", "real timeouts"),
+    LATE_PLACES,
+)
 _SHOWN: Final = 3
 
 
@@ -65,11 +71,28 @@ def plan_of(series: str, preset: str, seed: int, steps: int) -> Plan:
             reorder=0.1,
             bracketed=seed % 5 != 0,
         )
+    if series == LATE_PLACES:
+        return late_places(Plan(preset, seed, steps, kinds, every_ms=every_ms))
     if series == "real timeouts":
         kinds = NEVER_LOSE if seed % 2 else kinds
         every_ms = (5_000, 15_000)[seed % 2]
         return Plan(preset, seed, steps, kinds, every_ms=every_ms, real_timeouts=True)
     return Plan(preset, seed, steps, kinds, every_ms=every_ms)
+
+
+def late_places(plan: Plan) -> Plan:
+    """Every place that is read has a trouble of its own: old metadata, a broker that answers late,
+    one that often does not answer."""
+    late, lossy = plan.seed % 3 + 1, (plan.seed + 1) % 3 + 1
+    places = {
+        broker_place(late): Trouble(delay_ms=(50, 600)[plan.seed % 2]),
+        broker_place(lossy): Trouble(loss=0.3),
+    }
+    age_ms = (0, 100, 700, 3_000)[plan.seed // 2 % 4]
+    if age_ms:
+        places[METADATA] = Trouble(delay_ms=age_ms)
+    kinds = NEVER_LOSE if plan.seed % 3 else plan.kinds
+    return replace(plan, kinds=kinds, places=tuple(sorted(places.items())))
 
 
 def examine(series: str, preset: str, seed: int, steps: int) -> Found:

@@ -32,9 +32,9 @@ JUDGED: Final = DIFFERENT_RECORDS | {
 
 
 class Alarm(NamedTuple):
-    """What the monitor raised, and what was true at that moment: where the logs differed, whether a
-    replaced controller had written the state, whether the ISR left the assignment, and the lowest
-    offset that retention had left."""
+    """What the monitor raised, and what was true at that moment: where the named broker's log
+    differed from another of this topic, and the lowest offset that retention had left. `before_ms`
+    and `before_epoch`: the sample before this one and its leader epoch."""
 
     at_ms: int
     until_ms: int
@@ -42,9 +42,9 @@ class Alarm(NamedTuple):
     leader_epoch: int
     violated: Violated
     differing: tuple[OffsetRange, ...]
-    stale_write: bool = False
-    isr_outside: bool = False
     floor: int = 0
+    before_ms: int = -1
+    before_epoch: int = -1
 
 
 class Glimpse(NamedTuple):
@@ -121,16 +121,17 @@ class Watcher:
         alarm = Alarm(observation.observed_at_ms, now_ms, partition, -1, violated, differing)
         if partition is None or not isinstance(observation, PartitionObservation):
             return alarm
-        epoch, written_by = observation.state.leader_epoch, observation.state.controller_epoch
-        known = self.cluster.mode.partition(partition)
         book = self.cluster.truth._books.get(partition)
+        seen = self.glimpses[partition]
+        earlier = [
+            g for g in seen if g.at_ms < observation.observed_at_ms and g.topic == seen[-1].topic
+        ]
+        before = earlier[-1] if earlier else None
         return alarm._replace(
-            leader_epoch=epoch,
-            stale_write=written_by is not None
-            and written_by < self.cluster.mode.controller_epoch(),
-            isr_outside=known is not None
-            and not set(known.state.isr) <= set(known.assignment.replicas),
+            leader_epoch=observation.state.leader_epoch,
             floor=book.floor if book is not None else 0,
+            before_ms=before.at_ms if before is not None else -1,
+            before_epoch=before.leader_epoch if before is not None else -1,
         )
 
 
@@ -175,7 +176,7 @@ def differing_from_others(
     found: set[OffsetRange] = set()
     for other in sorted(cluster.brokers):
         theirs = cluster.replica(other, partition)
-        if other == broker or mine is None or theirs is None:
+        if other == broker or mine is None or theirs is None or mine.topic_id != theirs.topic_id:
             continue
         start = max(within.start, mine.log.start, theirs.log.start)
         clipped = OffsetRange(start, within.end)

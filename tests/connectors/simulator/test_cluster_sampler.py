@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tidestaff.connectors.simulator.cluster import SimulatedCluster
+from tidestaff.connectors.simulator.places import Trouble
 from tidestaff.connectors.simulator.sampler import Sampler
 from tidestaff.connectors.simulator.settings import Settings
 from tidestaff.connectors.simulator.story import Story
@@ -146,3 +147,49 @@ def test_loss_duplication_and_disorder_come_from_the_seed() -> None:
     times = [o.observed_at_ms for o in once]
     assert times != sorted(times)
     assert len(set(map(id, once))) < len(once)
+
+
+def test_each_place_is_late_in_its_own_way() -> None:
+    """Broker 2's words arrive 400 ms after they were said, and the records of that time with
+    them."""
+    cluster = settled()
+    sampler = Sampler(cluster, RULES, places={"broker 2": Trouble(delay_ms=400)}, seed=3)
+    began = cluster.now_ms
+    seen = of_partition(sampler.round())
+    assert began < cluster.now_ms <= began + 400
+    assert [r.broker for r in seen.replicas] == [1, 2, 3]
+    assert seen.bracket is Bracket.COHERENT
+
+
+def test_a_place_that_does_not_answer_is_missing_alone() -> None:
+    cluster = settled()
+    sampler = Sampler(cluster, RULES, 100, places={"broker 3": Trouble(loss=0.5)}, seed=3)
+    answered = [
+        frozenset(r.broker for r in o.replicas)
+        for o in sampler.run(4_000)
+        if isinstance(o, PartitionObservation)
+    ]
+    assert {frozenset({1, 2, 3}), frozenset({1, 2})} == set(answered)
+
+
+def test_late_metadata_is_what_was_true_then() -> None:
+    cluster = settled()
+    sampler = Sampler(cluster, RULES, places={"metadata": Trouble(delay_ms=3_000)})
+    before = Story(cluster, "t").metadata.state
+    cluster.on("clean_stop", 1)
+    cluster.advance(2_000)
+    assert Story(cluster, "t").metadata.state.leader == 2
+    late = of_partition(sampler.round())
+    assert (late.state, late.bracket) == (before, Bracket.COHERENT)
+    assert 1 in {r.broker for r in late.live}
+    cluster.advance(3_000)
+    assert of_partition(sampler.round()).state == Story(cluster, "t").metadata.state
+
+
+def test_troubles_of_places_come_from_the_seed() -> None:
+    def run(seed: int) -> list[Any]:
+        places = {"broker 1": Trouble(300, 0.3), "metadata": Trouble(200)}
+        return list(Sampler(settled(), RULES, 500, places=places, seed=seed).run(20_000))
+
+    assert run(1) == run(1)
+    assert run(1) != run(2)

@@ -1,0 +1,156 @@
+"""What was committed and is not on the leader, with the proof: what TRN001 reports, and what leaves
+the ledger with the report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidestaff.consistency.checks.lineages import is_rising
+from tidestaff.consistency.epochs import first_disagreement, next_agreement, stretches
+from tidestaff.consistency.memory import UNKNOWN_EPOCH, Lost
+from tidestaff.consistency.model import OffsetRange
+from tidestaff.consistency.ranges import merged, without
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidestaff.consistency.checks.sight import Sight
+    from tidestaff.consistency.model import Lineage, ReplicaReading
+
+
+class _Proof(NamedTuple):
+    """Offsets [start, end) that were committed once, and the epochs they have as far as known.
+
+    `leader_end`: where the leader's log ended, read after the commit was known. `comparable`:
+    another epoch on the leader shows a loss. `repeats`: it stays where it is after the loss was
+    reported, as a replica that is not cut does; the ledger is cut with the report. What it proves
+    beyond the report is new, and so is all from `new_from` on: a deposed leader that goes on
+    committing.
+    """
+
+    start: int
+    end: int
+    epochs: Lineage
+    epochs_end: int
+    leader_end: int
+    comparable: bool = True
+    repeats: bool = False
+    new_from: int = 0
+
+
+def lost_ranges(sight: Sight) -> tuple[OffsetRange, ...]:
+    """The committed offsets the current leader does not have, or has from another leader."""
+    return merged(lost.offsets for lost in losses(sight))
+
+
+def losses(sight: Sight) -> tuple[Lost, ...]:
+    """The same, with the epochs of what is gone.
+
+    Proof of a commit is the ledger, and the HW of every other replica of this round: a follower
+    takes its HW from a leader. What was reported before is not reported again.
+    """
+    memory, leader, end = sight.memory, sight.leader, sight.leader_end
+    if leader is None or end is None or not sight.identified:
+        return ()
+    if sight.origins is not None:
+        return tuple(Lost(offsets, UNKNOWN_EPOCH) for offsets in sight.origins.pending)
+    reported = memory.losses if memory is not None else ()
+    gone = [
+        part
+        for proof in _proofs(sight, leader, end)
+        for missing in _missing(sight, leader, proof)
+        for lost in by_epoch(missing, proof.epochs, proof.epochs_end)
+        for part in (_unreported(lost, proof, reported) if proof.repeats else (lost,))
+    ]
+    return tuple(dict.fromkeys(gone))
+
+
+def by_epoch(offsets: OffsetRange, epochs: Lineage, epochs_end: int) -> Iterator[Lost]:
+    """A range of records cut where their epoch changes."""
+    known = OffsetRange(offsets.start, min(offsets.end, epochs_end))
+    for part, epoch in stretches(epochs, start=known.start, end=known.end):
+        yield Lost(part, UNKNOWN_EPOCH if epoch is None else epoch)
+    if offsets.end > epochs_end:
+        yield Lost(OffsetRange(max(offsets.start, epochs_end), offsets.end), UNKNOWN_EPOCH)
+
+
+def _unreported(lost: Lost, proof: _Proof, reported: tuple[Lost, ...]) -> Iterator[Lost]:
+    start, end = lost.offsets
+    told = [known.offsets for known in reported if known.may_be(lost)]
+    for part in without(OffsetRange(start, min(end, proof.new_from)), told):
+        yield lost._replace(offsets=part)
+    if max(start, proof.new_from) < end:
+        yield lost._replace(offsets=OffsetRange(max(start, proof.new_from), end))
+
+
+def _proofs(sight: Sight, leader: ReplicaReading, leader_end: int) -> Iterator[_Proof]:
+    memory = sight.memory
+    if memory is not None:
+        # Known before this round began, so the leader's first word counts: until its second it may
+        # have written others there.
+        first_end = leader.log_end_offset if leader.log_end_offset is not None else leader_end
+        yield _Proof(
+            memory.committed_start,
+            memory.committed_end,
+            memory.ledger,
+            memory.ledger_end,
+            first_end,
+        )
+    for reading in sight.followers():
+        if reading.high_watermark is None or not reading.log_dir_online:
+            continue
+        if reading.broker not in sight.observation.assignment.replicas:
+            continue
+        if reading.leads and not leads_by_its_own_word(sight, reading):
+            continue
+        start = max(reading.log_start_offset or 0, memory.committed_start if memory else 0)
+        end = min(reading.high_watermark, reading.log_end_offset or 0)
+        epochs = reading.lineage if reading.lineage and is_rising(reading.lineage) else ()
+        yield _Proof(
+            start,
+            end,
+            epochs,
+            end,
+            leader_end,
+            # In-sync replicas that hold other epochs than the leader have diverged: EPO004.
+            comparable=reading.broker not in sight.state.isr,
+            repeats=True,
+            new_from=_new_from(sight, reading, end),
+        )
+
+
+def _new_from(sight: Sight, reading: ReplicaReading, end: int) -> int:
+    remembered = sight.remembered(reading.broker)
+    if not reading.leads or remembered is None or not sight.same_incarnation(reading.broker):
+        return end
+    return remembered.high_watermark
+
+
+def leads_by_its_own_word(sight: Sight, reading: ReplicaReading) -> bool:
+    """It leads in this or an older epoch: below its HW is what it has committed, whoever else was
+    elected since.
+
+    In a newer epoch than the metadata's it may have been elected meanwhile; or, without a topic id,
+    still speak of an older topic of that name.
+    """
+    if not reading.leads or reading.leader_epoch is None:
+        return False
+    same_topic = reading.topic_id is not None and reading.topic_id == sight.observation.topic_id
+    return same_topic or reading.leader_epoch <= sight.state.leader_epoch
+
+
+def _missing(sight: Sight, leader: ReplicaReading, proof: _Proof) -> tuple[OffsetRange, ...]:
+    end, log_start = proof.leader_end, leader.log_start_offset or 0
+    missing = [OffsetRange(max(end, proof.start), proof.end)]
+    comparable = proof.comparable and leader.lineage and proof.epochs
+    if comparable and leader.lineage and is_rising(leader.lineage) and not sight.compacted:
+        common = min(proof.epochs_end, proof.end, end)
+        start: int | None = max(log_start, proof.start)
+        while start is not None:
+            first = first_disagreement(proof.epochs, leader.lineage, start=start, end=common)
+            if first is None:
+                break
+            start = next_agreement(proof.epochs, leader.lineage, start=first, end=common)
+            # A difference that reaches as far as the epochs are known goes on to the end.
+            missing.append(OffsetRange(first, proof.end if start is None else start))
+    return merged(missing)
