@@ -89,8 +89,9 @@ field: $(STAMP) ## every experiment of the field test on real clusters (hours); 
 sampling: $(STAMP) ## misses and false alarms by fault kind, skew and rate; writes docs/sampling.md
 	$(BIN)/python -m tests.proof.sampling --quick --write
 
-docs: $(STAMP) ## write docs/alerts.md from the catalogue
+docs: $(STAMP) ## write docs/alerts.md from the catalogue, docs/metrics.md from the metrics
 	$(BIN)/tidestaff rules --markdown > docs/alerts.md.tmp && mv docs/alerts.md.tmp docs/alerts.md
+	$(BIN)/python -m tidestaff.streaming.metrics_table > docs/metrics.md.tmp && mv docs/metrics.md.tmp docs/metrics.md
 
 format: $(STAMP) ## ruff: put the code into shape
 	$(BIN)/ruff check --fix-only $(SOURCES)

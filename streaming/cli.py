@@ -44,6 +44,7 @@ COMMANDS: Final = {
     "record": Command("record", "keep what a source sees, in files"),
     "collect": Command("collect", "the collectors alone: what they see goes to a topic or files"),
     "replay": Command("replay", "judge a recording again; the same alerts, as fast as it goes"),
+    "web": Command("web", "the web page, beside a job that runs elsewhere"),
     "alerts": Command("alerts", "what the monitor has found, and taking an alert on"),
     "status": Command("status", "how the monitor is doing"),
     "lab": Command("lab", "a real cluster on this machine to learn on, and its faults"),

@@ -22,13 +22,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 from tidestaff.consistency.catalogue import BY_CODE
 from tidestaff.consistency.verdict import FindingClass, Severity
+from tidestaff.streaming.alerts.alert import Status
 from tidestaff.streaming.alerts.batch import COUNTED, STANDING
 from tidestaff.streaming.alerts.errors import StoreError
-from tidestaff.streaming.alerts.identity import Kind
+from tidestaff.streaming.alerts.identity import Kind, kind_of
 from tidestaff.streaming.alerts.outbox import Outbox
+from tidestaff.streaming.metrics_table import METRICS, PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from prometheus_client.core import Metric
@@ -38,25 +40,27 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PARTITION_SERIES: Final = 200
+LADDER: Final = ("behind", "under_replicated", "at_min_isr", "under_min_isr", "offline")
+PROVEN: Final = ("unclean", "diverged", "lost")
 DURATIONS_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _WORST_FIRST: Final = {
     severity: rank
     for rank, severity in enumerate((Severity.CRITICAL, Severity.WARNING, Severity.INFO))
 }
 _COUNTED: Final = {
-    "rows": ("rows", "Observations taken."),
-    "quiet": ("rows_quiet", "Observations the screen passed over: nothing but offsets moved."),
-    "stepped": ("rows_judged", "Observations that every rule was asked about."),
-    "late": ("rows_late", "Observations that came too late and were left out."),
-    "quarantined": ("rows_quarantined", "Records that could not be read and were put aside."),
-    "state_rebuilt": ("state_rebuilt", "Buckets whose saved state was not read and began anew."),
+    "rows": "rows",
+    "quiet": "rows_quiet",
+    "stepped": "rows_judged",
+    "late": "rows_late",
+    "quarantined": "rows_quarantined",
+    "state_rebuilt": "state_rebuilt",
 }
 _STANDING: Final = {
-    "partitions": ("partitions", "Partitions the monitor knows."),
-    "replicas_behind": ("replicas_behind", "Replicas whose log ends below their leader's."),
-    "unknown": ("verdicts_unknown", "Rules that could not be judged on the last observations."),
-    "held": ("rows_held", "Observations that wait for one that comes before them."),
-    "state_bytes": ("state_bytes", "Size of the saved state of all buckets."),
+    "partitions": "partitions",
+    "replicas_behind": "replicas_behind",
+    "unknown": "verdicts_unknown",
+    "held": "rows_held",
+    "state_bytes": "state_bytes",
 }
 
 
@@ -88,7 +92,9 @@ def violations_of(alert: Alert) -> Iterator[Violation]:
 class Snapshot:
     """What stands after the last batch."""
 
-    alerts: Count[tuple[str, str, str]] = field(default_factory=Count)
+    alerts: Count[tuple[str, str, str, str]] = field(default_factory=Count)
+    proven: dict[tuple[str, str], int] = field(default_factory=dict)
+    lost: Count[str] = field(default_factory=Count)
     listed: list[Violation] = field(default_factory=list)
     violations: int = 0
     diverged: int = 0
@@ -99,7 +105,8 @@ class Snapshot:
     def look(self, alerts: Iterable[Alert], series: int) -> None:
         """The open alerts as they are now."""
         shown = [alert for alert in alerts if alert.number > 0]
-        self.alerts = Count((a.code, _severity(a.code), a.status.value) for a in shown)
+        self.alerts = Count((a.cluster, a.code, _severity(a.code), a.status.value) for a in shown)
+        self.proven, self.lost = _proven(shown)
         found = [each for alert in shown for each in violations_of(alert)]
         self.violations = len(found)
         self.listed = heapq.nsmallest(series, found)
@@ -122,6 +129,7 @@ class Metrics:
         partition_series: int = PARTITION_SERIES,
     ) -> None:
         self.registry = CollectorRegistry()
+        self.ladder: Callable[[], Mapping[str, Mapping[str, int]]] = dict
         self._series = partition_series
         self._lock = threading.Lock()
         self._snapshot = Snapshot()
@@ -154,31 +162,21 @@ class Metrics:
         return self._lock, self._snapshot
 
     def _make_counters(self) -> None:
-        labels = ("code", "severity")
-        self._findings = self._counter(
-            "findings", "Findings of the rules, by what happened to them.", *labels, "event"
-        )
-        self._transitions = self._counter(
-            "transitions", "Steps of alerts, by the status they led to.", *labels, "status"
-        )
-        self._batches = self._counter("batches", "Micro-batches done.")
-        self._rows = {name: self._counter(*_COUNTED[name]) for name in COUNTED}
+        self._findings = self._counter("findings")
+        self._transitions = self._counter("transitions")
+        self._batches = self._counter("batches")
+        self._rows = {name: self._counter(_COUNTED[name]) for name in COUNTED}
+        duration, last = METRICS["batch_duration_seconds"], METRICS["last_batch_timestamp_seconds"]
         self._duration = Histogram(
-            "tidestaff_batch_duration_seconds",
-            "How long a micro-batch took, from its rows to the store.",
-            buckets=DURATIONS_S,
-            registry=self.registry,
+            duration.sample, duration.words, buckets=DURATIONS_S, registry=self.registry
         )
-        self._last_batch = Gauge(
-            "tidestaff_last_batch_timestamp_seconds",
-            "When the last micro-batch was done.",
-            registry=self.registry,
-        )
-        build = Info("tidestaff_build", "The release that runs.", registry=self.registry)
+        self._last_batch = Gauge(last.sample, last.words, registry=self.registry)
+        build = Info(f"{PREFIX}build", METRICS["build"].words, registry=self.registry)
         build.info({"version": _version()})
 
-    def _counter(self, name: str, words: str, *labels: str) -> Counter:
-        return Counter(f"tidestaff_{name}", words, labels, registry=self.registry)
+    def _counter(self, name: str) -> Counter:
+        known = METRICS[name]
+        return Counter(f"{PREFIX}{name}", known.words, known.labels, registry=self.registry)
 
 
 class _Standing(Collector):
@@ -201,33 +199,47 @@ class _Standing(Collector):
         yield from self._sinks()
 
     def _alerts(self, snapshot: Snapshot) -> Iterator[Metric]:
-        alerts = _gauge("alerts", "Alerts that are not over.", "code", "severity", "status")
+        alerts = _gauge("alerts")
         for labels, count in snapshot.alerts.items():
             alerts.add_metric(labels, count)
         yield alerts
-        named = ("cluster", "topic", "partition", "code", "severity")
-        partitions = _gauge("partition_violation", "1 for a partition that breaks a rule.", *named)
+        partitions = _gauge("partition_violation")
         for each in snapshot.listed:
             subject = (each.cluster, each.topic, str(each.partition))
             partitions.add_metric((*subject, each.code, _severity(each.code)), 1)
         yield partitions
-        words = "Violating partitions that are not named, because there are too many."
-        left_out = _gauge("partition_violations_left_out", words)
+        left_out = _gauge("partition_violations_left_out")
         left_out.add_metric((), snapshot.violations - len(snapshot.listed))
         yield left_out
-        diverged = _gauge("replicas_diverged", "Replicas that hold other records than they should.")
+        diverged = _gauge("replicas_diverged")
         diverged.add_metric((), snapshot.diverged)
         yield diverged
+        yield from self._ladder(snapshot)
+
+    def _ladder(self, snapshot: Snapshot) -> Iterator[Metric]:
+        """Every rung of every cluster, also those nobody stands on: a graph needs its zeros."""
+        state, known = _gauge("partitions_in_state"), _gauge("partitions_known")
+        ladder = self._metrics.ladder()
+        clusters = dict.fromkeys((*snapshot.clocks, *ladder))
+        for cluster in clusters:
+            rungs = ladder.get(cluster, {})
+            for name in LADDER:
+                state.add_metric((cluster, name), rungs.get(name, 0))
+            for name in PROVEN:
+                state.add_metric((cluster, name), snapshot.proven.get((cluster, name), 0))
+            known.add_metric((cluster,), rungs.get("partitions", 0))
+        lost = _gauge("lost_offsets")
+        for cluster in clusters:
+            lost.add_metric((cluster,), snapshot.lost[cluster])
+        yield from (state, known, lost)
 
     def _ages(self, snapshot: Snapshot) -> Iterator[Metric]:
         now_ms = self._now_ms()
-        lag = _gauge("pipeline_lag_seconds", "Now minus the newest event time judged.", "cluster")
+        lag = _gauge("pipeline_lag_seconds")
         for cluster, at_ms in snapshot.clocks.items():
             lag.add_metric((cluster,), (now_ms - at_ms) / 1000)
         yield lag
-        labels = ("cluster", "source")
-        stale = _gauge("source_staleness_seconds", "Time since a source was last heard.", *labels)
-        last = _gauge("source_last_timestamp_seconds", "When a source was last heard.", *labels)
+        stale, last = _gauge("source_staleness_seconds"), _gauge("source_last_timestamp_seconds")
         for name, at_ms in snapshot.sources.items():
             cluster, _, source = name.partition("/")
             stale.add_metric((cluster, source), (now_ms - at_ms) / 1000)
@@ -243,11 +255,11 @@ class _Standing(Collector):
         except StoreError as error:
             log.warning("metrics of the sinks are left out: %s", error)
             return
-        up = _gauge("sink_up", "1 while a sink takes what it is sent.", "sink")
-        backlog = _gauge("sink_backlog", "Transitions that wait for a sink.", "sink")
-        delivered = _total("sink_delivered", "Transitions a sink has taken.", "sink")
-        failures = _total("sink_failures", "Deliveries that a sink did not take.", "sink")
-        dropped = _total("sink_dropped", "Transitions dropped because the spool was full.", "sink")
+        up = _gauge("sink_up")
+        backlog = _gauge("sink_backlog")
+        delivered = _total("sink_delivered")
+        failures = _total("sink_failures")
+        dropped = _total("sink_dropped")
         for state in states:
             up.add_metric((state.name,), state.failing_since_ms is None)
             backlog.add_metric((state.name,), state.backlog)
@@ -259,7 +271,7 @@ class _Standing(Collector):
 
 def _sums(snapshot: Snapshot) -> Iterator[Metric]:
     for name in STANDING:
-        metric = _gauge(*_STANDING[name])
+        metric = _gauge(_STANDING[name])
         metric.add_metric((), sum(stats[name] for stats in snapshot.buckets.values()))
         yield metric
 
@@ -277,12 +289,38 @@ class MetricsServer:
         self._thread.join()
 
 
-def _gauge(name: str, words: str, *labels: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"tidestaff_{name}", words, labels=labels)
+def _proven(alerts: Iterable[Alert]) -> tuple[dict[tuple[str, str], int], Count[str]]:
+    """By cluster and rung: partitions with an alert that fires; and the offsets that are lost."""
+    found: dict[tuple[str, str], set[tuple[str, int]]] = {}
+    lost: Count[str] = Count()
+    for alert in alerts:
+        if alert.status is not Status.FIRING or alert.topic is None or alert.partition is None:
+            continue
+        for rung in rungs_of(alert.code):
+            found.setdefault((alert.cluster, rung), set()).add((alert.topic, alert.partition))
+        if alert.kind is Kind.LATCHED and alert.offsets is not None:
+            lost[alert.cluster] += alert.offsets[1] - alert.offsets[0]
+    return {key: len(subjects) for key, subjects in found.items()}, lost
 
 
-def _total(name: str, words: str, *labels: str) -> CounterMetricFamily:
-    return CounterMetricFamily(f"tidestaff_{name}", words, labels=labels)
+def rungs_of(code: str) -> list[str]:
+    """Which of the last rungs of the ladder an alert of this code puts its partition on."""
+    tests = {
+        "unclean": code == "ELE009",
+        "diverged": BY_CODE[code].finding is FindingClass.DIVERGENCE,
+        "lost": kind_of(code) is Kind.LATCHED,
+    }
+    return [rung for rung, is_so in tests.items() if is_so]
+
+
+def _gauge(name: str) -> GaugeMetricFamily:
+    known = METRICS[name]
+    return GaugeMetricFamily(known.sample, known.words, labels=known.labels)
+
+
+def _total(name: str) -> CounterMetricFamily:
+    known = METRICS[name]
+    return CounterMetricFamily(f"{PREFIX}{name}", known.words, labels=known.labels)
 
 
 def _severity(code: str) -> str:

@@ -74,9 +74,10 @@ class Job:
         receivers: Sequence[Receiver],
         *,
         live: bool = True,
+        view: bool = False,
     ) -> None:
         self.spark, self.settings, self.receivers = spark, settings, receivers
-        self.live = live
+        self.live, self.view = live, view
         self.progress = Progress()
         self.query: StreamingQuery | None = None
         self.batch_began = 0.0
@@ -96,6 +97,7 @@ class Job:
             lateness_ms=settings.operator.lateness_ms,
             silence_ms=settings.operator.silence_ms,
             run=str(folder),
+            view=self.view,
         )
         if found.refused is not None:
             output = output.unionByName(found.refused)

@@ -26,6 +26,7 @@ from tidestaff.streaming.sources.collecting import STORY, check
 from tidestaff.streaming.sources.row_files import listed
 from tidestaff.streaming.sources.streams import journals
 from tidestaff.streaming.status_line import StatusLine
+from tidestaff.streaming.view.store import StateReceiver, StateStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from tidestaff.streaming.alerts.batch import OutputRow
     from tidestaff.streaming.alerts.store import BatchReport
+    from tidestaff.streaming.pipeline import Receiver
     from tidestaff.streaming.settings import Settings
 
 EXIT_INTERRUPTED: Final = 130
@@ -90,6 +92,7 @@ def run(settings: Settings, limits: Limits) -> int:
         status.say(f"starting Spark ({settings.spark.master}); its log is in {settings.work}/logs")
         store = AlertStore(settings.store_path, settings.policy, now_ms)
         stack.callback(store.close)
+        stack.enter_context(_web(settings, status))
         stories = Stories(journals(settings))
         spark = stack.enter_context(spark_session(settings, status))
         names = ", ".join(f"{c.name} ({c.source.type})" for c in settings.clusters)
@@ -109,7 +112,13 @@ def run(settings: Settings, limits: Limits) -> int:
             if metrics is not None:
                 metrics.after_batch(report, time.monotonic() - job.batch_began, store)
 
-        job = Job(spark, settings, [StoreReceiver(store, told), quarantine_of(settings)])
+        receivers: list[Receiver] = [StoreReceiver(store, told), quarantine_of(settings)]
+        if settings.view.enabled:
+            state = stack.enter_context(_state(settings, status))
+            receivers.append(state)
+            if metrics is not None:
+                metrics.ladder = state.ladder
+        job = Job(spark, settings, receivers, view=settings.view.enabled)
         watcher = Watcher(job, store, status, stories, limits)
         with stopped_by_signals(job) as received:
             job.watch(watcher.look, status.say)
@@ -137,6 +146,38 @@ def _metrics(settings: Settings, store: AlertStore, status: StatusLine) -> Itera
         return
     try:
         yield metrics
+    finally:
+        server.close()
+
+
+@contextmanager
+def _state(settings: Settings, status: StatusLine) -> Iterator[StateReceiver]:
+    store = StateStore(settings.state_path, settings.history)
+    try:
+        yield StateReceiver(store, status.say)
+    finally:
+        store.close()
+
+
+@contextmanager
+def _web(settings: Settings, status: StatusLine) -> Iterator[None]:
+    """Served while the job runs. What keeps the page from being served is no reason not to
+    watch."""
+    if not settings.web.enabled:
+        yield
+        return
+    from tidestaff.streaming.web.server import WebServer  # noqa: PLC0415 - only where it is served
+
+    try:
+        server = WebServer(settings, status.say)
+    except OSError as error:
+        host = f"{settings.web.host}:{settings.web.port}"
+        status.say(f"no web page: {host} cannot be listened on ({error.strerror}); set web.host")
+        yield
+        return
+    status.say(f"the web page is at {server.url}")
+    try:
+        yield
     finally:
         server.close()
 

@@ -3,14 +3,16 @@ a test keeps the two in step."""
 
 from __future__ import annotations
 
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from tidestaff.consistency.catalogue import BY_CODE
 from tidestaff.consistency.verdict import FindingClass
 from tidestaff.streaming.alerts.outbox import Retention
 from tidestaff.streaming.alerts.policy import HOLD_DOWN_BY_CODE_MS, HOLD_DOWN_MS, AlertPolicy
+from tidestaff.streaming.view.limits import HistoryLimits
 
 STORY: Final = "story-"
 """Scenarios of this name are told on the console while they are played."""
@@ -221,6 +223,57 @@ class MetricsSettings(Section):
     port: int = Field(default=9464, ge=0, le=65_535)
 
 
+class ViewSettings(Section):
+    """The state of partitions, kept for the web page, and how much of its past."""
+
+    enabled: bool = True
+    store: str | None = None
+    history_per_partition: int = Field(default=HistoryLimits().per_partition, ge=2, le=1_000)
+    history_rows: int = Field(default=HistoryLimits().rows, ge=1_000)
+    history_days: int = Field(default=HistoryLimits().days, ge=1)
+
+
+class WebSettings(Section):
+    """The web page. Whoever listens beyond this machine must say how people are known."""
+
+    enabled: bool = True
+    host: str = "127.0.0.1"
+    port: int = Field(default=8470, ge=0, le=65_535)
+    token: SecretStr | None = Field(default=None, min_length=16)
+    user_header: str | None = Field(default=None, pattern=r"^[A-Za-z][A-Za-z0-9-]*$")
+    trusted_proxies: tuple[str, ...] = ("127.0.0.1", "::1")
+    allowed_hosts: tuple[str, ...] = ()
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _proxies_are_addresses(cls, found: tuple[str, ...]) -> tuple[str, ...]:
+        for each in found:
+            try:
+                ip_network(each)
+            except ValueError:
+                raise ValueError(f"{each!r} is no address and no network (10.0.0.0/8)") from None
+        return found
+
+    @model_validator(mode="after")
+    def _strangers_are_kept_out(self) -> WebSettings:
+        known = self.token is not None or self.user_header is not None
+        if self.enabled and not known and not is_loopback(self.host):
+            raise ValueError(
+                f"{self.host} can be reached from other machines: set web.token, or "
+                "web.user_header behind a proxy that logs people in, or listen on 127.0.0.1"
+            )
+        return self
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 class QuarantineSettings(Section):
     """Records that could not be read, as JSON lines in files that take turns."""
 
@@ -256,6 +309,8 @@ class Settings(Section):
     alerts: AlertSettings = Field(default_factory=AlertSettings)
     sinks: tuple[Sink, ...] = (ConsoleSink(),)
     metrics: MetricsSettings = Field(default_factory=MetricsSettings)
+    view: ViewSettings = Field(default_factory=ViewSettings)
+    web: WebSettings = Field(default_factory=WebSettings)
     quarantine: QuarantineSettings = Field(default_factory=QuarantineSettings)
     transport: TransportSettings = Field(default_factory=TransportSettings)
 
@@ -284,6 +339,15 @@ class Settings(Section):
     @property
     def store_path(self) -> Path:
         return _path(self.alerts.store, self.work / "alerts.sqlite")
+
+    @property
+    def state_path(self) -> Path:
+        return _path(self.view.store, self.work / "state.sqlite")
+
+    @property
+    def history(self) -> HistoryLimits:
+        view = self.view
+        return HistoryLimits(view.history_per_partition, view.history_rows, view.history_days)
 
     @property
     def quarantine_path(self) -> Path:

@@ -18,6 +18,9 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("consistency", "connectors", "streaming", "conf")
 LITTER = {"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+RUNBOOKS = {
+    f"tidestaff/streaming/web/runbooks/{path.name}" for path in (ROOT / "docs/runbooks").glob("*")
+}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -32,9 +35,9 @@ def run(*command: str, cwd: Path = ROOT) -> str:
 
 
 def shipped() -> set[str]:
-    """Every file of the four folders, by its name in the package."""
+    """Every file of the four folders, and the runbooks, by their names in the package."""
     found = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file())
-    return {
+    return RUNBOOKS | {
         f"tidestaff/{path.relative_to(ROOT)}"
         for path in found
         if not LITTER & set(path.parts) and path.suffix != ".pyc"
@@ -66,7 +69,8 @@ def test_the_sdist_holds_sources_tests_and_licence(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE", "tests/test_packaging.py"} <= names
-    assert {name.removeprefix("tidestaff/") for name in shipped()} <= names
+    assert {name.removeprefix("tidestaff/") for name in shipped() - RUNBOOKS} <= names
+    assert "docs/runbooks/TRN001.md" in names
 
 
 def test_the_wheel_holds_the_four_folders_and_nothing_else(wheel: Path) -> None:

@@ -76,6 +76,9 @@ def batch_of(rows: Iterable[OutputRow]) -> Batch:
             batch.stats.add(json.loads(payload))
         elif kind == "quarantine":
             batch.refused.append(json.loads(payload))
+        elif kind == "state":
+            # For people to look at; the state store takes it.
+            continue
         else:
             raise AssertionError(f"the operator has no output rows of kind {kind!r}")
     return batch

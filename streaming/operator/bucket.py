@@ -21,6 +21,7 @@ from tidestaff.connectors.wire import (
     WireError,
     observation_of,
 )
+from tidestaff.consistency.model import ClusterObservation
 from tidestaff.consistency.monitor import step
 from tidestaff.streaming.operator import events
 from tidestaff.streaming.operator.entries import Partition, Subject
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from tidestaff.streaming.operator.events import Event
     from tidestaff.streaming.operator.rows import Block
     from tidestaff.streaming.operator.slots import Longs
+    from tidestaff.streaming.operator.viewing import View
 
 MAX_GAPS: Final = 4_096
 _PARTITION_NAME: Final = re.compile(r".+-\d{1,9}", re.DOTALL | re.ASCII)
@@ -82,6 +84,7 @@ class Bucket:
         self.tick_ms = MISSING
         self.undecoded: Any = None
         self.forgot = False
+        self.view: View | None = None
         self._said = Said([], [], Counter())
 
     def process(self, block: Block) -> Said:
@@ -134,6 +137,8 @@ class Bucket:
             self._said.counts["stepped"] += 1
             subject.memory, verdicts = step(before, observation)  # type: ignore[assignment]
             self._tell(subject, verdicts, observation, before)
+            if self.view is not None and isinstance(observation, ClusterObservation):
+                self.view.saw_cluster(observation)
 
     def _tell(
         self,
@@ -192,6 +197,8 @@ class Bucket:
             take_over(numbers, where[fine], moved.taken(np.flatnonzero(fine)))
             passed[among[~fine]] = False
             self._said.counts["quiet"] += int(fine.sum())
+            if self.view is not None:
+                self.view.moved()
         return passed
 
     def _slots_of(self, block: Block, rows: Longs) -> Longs:
@@ -279,6 +286,8 @@ class Bucket:
             self.slots.arm(slot, partition.memory, has_lineage=bool(leader.lineage))
         else:
             self.slots.numbers.armed[slot] = False
+        if self.view is not None:
+            self.view.judged(partition, before, self)
 
     def _forget_findings(
         self, partition: Partition, observation: PartitionObservation, before: PartitionMemory
@@ -300,6 +309,8 @@ class Bucket:
         partition.active = {}
         partition.memory, partition.body, partition.packed = None, None, None
         self.slots.numbers.armed[partition.slot] = False
+        if self.view is not None:
+            self.view.gone(partition)
 
     def _horizon(self, cluster: str, newest_ms: int) -> int:
         clock = self.clocks.get(cluster)

@@ -44,12 +44,13 @@ class Partition:
     """A partition. While its slot is armed `memory` holds all but the numbers of the slot.
 
     `memory` is None before the first row, and while it waits undecoded in `packed`. `body` is that
-    of the last row.
+    of the last row. `shown` are the findings that people were last told of, at `told_ms`; None
+    before anything was told.
     """
 
     __slots__ = (
         *("active", "body", "changed", "cluster", "memory", "name", "packed", "sequence"),
-        *("silent_since", "slot"),
+        *("shown", "silent_since", "slot", "told_ms"),
     )
 
     def __init__(self, cluster: str, name: str, slot: int) -> None:
@@ -61,3 +62,5 @@ class Partition:
         self.silent_since: int | None = None
         self.packed: bytes | None = None
         self.changed = True
+        self.shown: tuple[object, ...] | None = None
+        self.told_ms = -1

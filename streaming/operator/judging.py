@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,7 @@ import pandas as pd
 from tidestaff.streaming import codec
 from tidestaff.streaming.operator.bucket import Bucket, Limits
 from tidestaff.streaming.operator.saving import Keeper, UnreadableStateError, restore
+from tidestaff.streaming.operator.viewing import View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -35,12 +37,14 @@ def judge(
     lateness_ms: int = Limits().lateness_ms,
     silence_ms: int = Limits().silence_ms,
     run: str = "",
+    view: bool = False,
 ) -> DataFrame:
     """Rows as in `codec.ROW_SCHEMA` to findings, quarantined rows and statistics.
 
     `run` names the checkpoint, so that a Python worker that serves two jobs does not mix them up.
+    With `view` there are rows of kind `state` too, for people to look at.
     """
-    judged = bucket_judge(Limits(lateness_ms, silence_ms, buckets), run)
+    judged = bucket_judge(Limits(lateness_ms, silence_ms, buckets), run, view=view)
     return (
         codec.operator_input(rows, buckets)
         .groupBy("bucket")
@@ -51,7 +55,7 @@ def judge(
 
 
 def bucket_judge(
-    limits: Limits, run: str
+    limits: Limits, run: str, *, view: bool = False
 ) -> Callable[[tuple[Any, ...], Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
     """The function Spark calls for every bucket that has rows in a batch."""
 
@@ -63,11 +67,17 @@ def bucket_judge(
         block = codec.block_of_frames(frames, number)
         if block is None:
             return
+        if view and keeper.bucket.view is None:
+            keeper.bucket.view = View(secrets.token_hex(4))
         said = keeper.bucket.process(block)
+        shown = keeper.bucket.view.take(keeper.bucket, number) if keeper.bucket.view else None
         saved = keeper.save()
         state.update(tuple(saved))
         _keep(run, number, _check(saved), keeper)
-        yield _output(number, keeper.bucket, said, sum(map(len, saved[1:])), rebuilt)
+        found = _output(number, keeper.bucket, said, sum(map(len, saved[1:])), rebuilt)
+        if shown is not None:
+            found.append(("state", found[-1][1], shown))
+        yield _frame(found)
 
     return judged
 
@@ -104,12 +114,16 @@ def _keep(run: str, number: int, check: bytes, keeper: Keeper) -> None:
 
 def _output(
     number: int, bucket: Bucket, said: Said, state_bytes: int, rebuilt: str
-) -> pd.DataFrame:
+) -> list[tuple[str, int, dict[str, Any]]]:
     found = [("finding", event["at_ms"], event) for event in said.findings]
     found += [("quarantine", record["at_ms"], record) for record in said.quarantine]
     stats = _stats(number, bucket, said)
     stats |= {"state_bytes": state_bytes, "state_rebuilt": rebuilt}
     found.append(("stats", stats["max_at_ms"], stats))
+    return found
+
+
+def _frame(found: list[tuple[str, int, dict[str, Any]]]) -> pd.DataFrame:
     payloads = [json.dumps(payload, separators=(",", ":")) for _, _, payload in found]
     return pd.DataFrame(
         {

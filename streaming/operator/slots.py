@@ -120,6 +120,21 @@ class Slots:
             numbers.follows[slot, place] = replica.following
         numbers.armed[slot] = True
 
+    def note(self, slot: int, memory: PartitionMemory) -> None:
+        """The offsets of a partition that is not calm, for people to look at."""
+        numbers = self.numbers
+        if numbers.armed[slot]:
+            return
+        replicas = memory.replicas if len(memory.replicas) <= WIDTH else ()
+        numbers.replicas[slot] = len(replicas)
+        numbers.leader[slot] = 0
+        for place, replica in enumerate(replicas):
+            if replica.broker == memory.state.leader:
+                numbers.leader[slot] = place
+            numbers.start[slot, place] = replica.log_start_offset
+            numbers.watermark[slot, place] = replica.high_watermark
+            numbers.end[slot, place] = replica.log_end_offset
+
     def memory(self, slot: int, kept: PartitionMemory) -> PartitionMemory:
         """The memory as it is now: `kept`, with what quiet rounds since have made of it."""
         numbers = self.numbers

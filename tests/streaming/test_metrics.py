@@ -57,8 +57,9 @@ def test_alerts_findings_and_transitions_are_counted_by_code_and_severity(shop: 
     assert shop.value("findings_total", **critical, event="raised") == 1
     assert shop.value("findings_total", **critical, event="cleared") == 1
     assert shop.value("transitions_total", **critical, status="resolved") == 1
-    assert shop.value("alerts", **critical, status="firing") is None
-    assert shop.value("alerts", code="ISR008", severity="warning", status="pending") == 1
+    assert shop.value("alerts", cluster="c", **critical, status="firing") is None
+    behind = {"cluster": "c", "code": "ISR008", "severity": "warning"}
+    assert shop.value("alerts", **behind, status="pending") == 1
 
 
 def test_a_repeated_batch_is_a_batch_but_counts_nothing(shop: Watched) -> None:
@@ -113,7 +114,10 @@ def test_a_loss_stays_an_alert_when_the_partition_does_not_violate_any_more(shop
     shop.fed(finding(event("raised", 1_000, LATCHED, offsets=(8, 10))))
     shop.fed(finding(event("cleared", 2_000, LATCHED)), clock_row(10**7))
     assert shop.series("partition_violation") == []
-    assert shop.value("alerts", code=LATCHED, severity="critical", status="firing") == 1
+    labels = {"cluster": "c", "code": LATCHED, "severity": "critical"}
+    assert shop.value("alerts", **labels, status="firing") == 1
+    assert shop.value("partitions_in_state", cluster="c", state="lost") == 1
+    assert shop.value("lost_offsets", cluster="c") == 2
 
 
 def test_partitions_are_capped_with_the_worst_first_and_the_rest_counted(tmp_path: Path) -> None:
