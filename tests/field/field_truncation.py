@@ -58,6 +58,7 @@ class Tally:
 
     kind: Kind
     rounds: int = 0
+    wanted: int = 0
     compared: int = 0
     cuts: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -84,7 +85,7 @@ def play(
 ) -> Tally:
     """Ends early at `until` of the monotonic clock; `rounds` of the result says how many were."""
     chance, began = random.Random(seed), time.monotonic()  # noqa: S311 - replayable
-    tally = Tally(kind)
+    tally = Tally(kind, wanted=rounds)
     with running(folder, *kind, cuttable=True, settings=SETTINGS) as lab:
         for topic in (CLEAN, UNCLEAN):
             unclean = str(topic == UNCLEAN).lower()

@@ -126,11 +126,12 @@ def truncation_rows(tally: field_truncation.Tally) -> list[Row]:
             "truncation",
             "rounds of kill, restart and write by chance",
             str(tally.kind),
-            "every cut a broker logs is the predicted one; no grave alert where nothing is unclean",
+            f"{tally.wanted} rounds: every cut a broker logs is the predicted one; no grave alert "
+            "where nothing is unclean",
             f"{tally.rounds} rounds, {tally.compared} logs compared, {tally.cuts} of them cut, "
             f"{len(tally.wrong)} otherwise than predicted{': ' if wrong else ''}{wrong}; "
             f"grave alerts: {listed(tally.unexpected)}",
-            not tally.wrong and not tally.unexpected,
+            not tally.wrong and not tally.unexpected and tally.rounds >= tally.wanted,
             tally.took_s,
         )
     ]
