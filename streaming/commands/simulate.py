@@ -25,7 +25,7 @@ from tidestaff.streaming.commands.simulate_text import (
 )
 from tidestaff.streaming.simulation.history import REPAIRS, History
 from tidestaff.streaming.simulation.performance import Performance
-from tidestaff.streaming.simulation.recording import to_line
+from tidestaff.streaming.simulation.recording import keep
 from tidestaff.streaming.simulation.values import partition_value
 from tidestaff.streaming.simulation.watch import gravest
 
@@ -46,7 +46,7 @@ examples:
   tidestaff simulate s23-loss-0.10.2                 a story that ships, see 'tidestaff scenarios'
   tidestaff simulate s23-loss-0.10.2 --version 3.9   the same commands under another rule set
   tidestaff simulate s23-loss-0.10.2 --watch         the logs drawn, one frame a step
-  tidestaff simulate my-story.txt --record seen.jsonl
+  tidestaff simulate my-story.txt --record seen      what was observed; then: tidestaff replay seen
   tidestaff simulate --seed 7 --version 0.10.2       a random history, the same for every seed
   tidestaff simulate --seed 7 --faults crash,power-loss,clean-stop --steps 30
 
@@ -112,7 +112,9 @@ def configure(parser: CommandParser, _: Sequence[str]) -> None:
     parser.add_argument(
         "--delay", type=_seconds, default=1.5, metavar="SECONDS", help="between two frames (1.5)"
     )
-    parser.add_argument("--record", metavar="FILE", help="write what was observed, as JSON lines")
+    parser.add_argument(
+        "--record", metavar="DIR", type=Path, help="keep what was observed, for 'replay'"
+    )
     parser.add_argument("--seed", type=_seed, metavar="N", help="play a random history instead")
     parser.add_argument(
         "--faults", type=_faults, metavar="A,B", help="only these faults, by chance"
@@ -141,16 +143,13 @@ def _check(options: Options) -> None:
 
 
 @contextlib.contextmanager
-def _recorder(name: str | None) -> Iterator[Record | None]:
-    if name is None:
+def _recorder(folder: Path | None) -> Iterator[Record | None]:
+    if folder is None:
         yield None
         return
-    with Path(name).open("w", encoding="utf-8") as out:
-
-        def record(observation: Observation) -> None:
-            out.write(f"{to_line(observation)}\n")
-
-        yield record
+    seen: list[Observation] = []
+    yield seen.append
+    keep(folder, seen)
 
 
 def _scenario(options: Options, record: Record | None) -> int:

@@ -1,6 +1,8 @@
-"""Observations as JSON lines: what was seen once can be judged again.
+"""What was seen once can be judged again: a folder with the rows that `tidestaff replay` reads, and
+the same observations as JSON lines for people.
 
-Every value is written by its field names, so that a recording can be read without this program.
+In the lines every value is written by its field names, so that they can be read without this
+program.
 """
 
 from __future__ import annotations
@@ -9,8 +11,10 @@ import json
 import types
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Union, get_args, get_origin, get_type_hints
 
+from tidestaff.connectors.linking import Linker
 from tidestaff.consistency.errors import FormatError
 from tidestaff.consistency.model import (
     ClusterObservation,
@@ -18,12 +22,15 @@ from tidestaff.consistency.model import (
     PartitionObservation,
 )
 from tidestaff.consistency.versions import Mode, RuleSet, rules_for
+from tidestaff.streaming.commands.exits import CommandError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from tidestaff.consistency.model import Observation
 
+LINES: Final = "observations.jsonl"
 KINDS: Final[dict[str, type[Observation]]] = {
     "partition": PartitionObservation,
     "cluster": ClusterObservation,
@@ -32,6 +39,29 @@ KINDS: Final[dict[str, type[Observation]]] = {
 _HINTS: Final = {
     kind: get_type_hints(shape, localns={"RuleSet": RuleSet}) for kind, shape in KINDS.items()
 }
+
+
+def keep(folder: Path, observations: Sequence[Observation]) -> None:
+    """Write a recording; a folder holds one."""
+    from tidestaff.streaming.sources.row_files import (  # noqa: PLC0415 - slow
+        PARQUET,
+        file_name,
+        listed,
+        write,
+    )
+
+    folder.mkdir(parents=True, exist_ok=True)
+    if listed(folder):
+        raise CommandError(
+            f"{folder}: found another recording, expected an empty or a new directory",
+            "two recordings in one directory would be judged as one: name another",
+        )
+    linker, rows = Linker(), []
+    for _, of_one_round in groupby(observations, key=lambda seen: seen.round):
+        rows += linker.link(of_one_round)
+    lines = "".join(f"{to_line(observation)}\n" for observation in observations)
+    (folder / LINES).write_text(lines, encoding="utf-8")
+    write(folder / file_name(observations[0].observed_at_ms, 1, PARQUET), rows)
 
 
 def to_line(observation: Observation) -> str:
