@@ -96,10 +96,11 @@ def session_routes(access: Access) -> APIRouter:
         return models.Session(needed=access.asks, token=access.token is not None, user=user)
 
     @router.post(
-        "/session",
+        "/log-in",
         summary="Log in",
         status_code=204,
         responses={
+            400: {"model": models.Problem, "description": "The body is no text."},
             401: {"model": models.Problem, "description": "Another token is needed."},
             403: {"model": models.Problem, "description": "Only the page itself may do this."},
         },
@@ -119,7 +120,7 @@ def session_routes(access: Access) -> APIRouter:
         )
         return response
 
-    @router.delete("/session", summary="Log out", status_code=204)
+    @router.post("/log-out", summary="Log out", status_code=204)
     def log_out() -> Response:
         response = Response(status_code=204)
         response.delete_cookie(COOKIE)
@@ -246,6 +247,7 @@ def alert_routes(stores: Stores) -> APIRouter:
         summary="Take an alert on",
         responses={
             **_UNKNOWN,
+            400: {"model": models.Problem, "description": "The body is no text."},
             403: {"model": models.Problem, "description": "Only the page itself may do this."},
             409: {"model": models.Problem, "description": "It is taken on, or over, already."},
         },

@@ -29,7 +29,12 @@ SESSION_S: Final = 12 * 3600
 MAX_BODY: Final = 16_384
 REFUSAL_PAUSE_S: Final = 0.3
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_OPEN: Final = frozenset({"/", "/healthz", "/readyz", "/api/v1/session", "/api/openapi.json"})
+_OPEN: Final = frozenset(
+    {
+        *("/", "/healthz", "/readyz", "/api/openapi.json"),
+        *("/api/v1/session", "/api/v1/log-in", "/api/v1/log-out"),
+    }
+)
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -47,6 +47,10 @@ class WebServer:
     def _run(self) -> None:
         self._server.run(sockets=[self._socket])
 
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
     def wait(self) -> None:
         """Until it ends by itself, or is closed."""
         while self._thread.is_alive():

@@ -20,7 +20,7 @@ from tidestaff.streaming.settings import Settings
 from tidestaff.streaming.web.server import WebServer
 
 from tests.streaming.job.processes import Monitor
-from tests.streaming.web.watched import CALM, HTML, LOSS, Watched
+from tests.streaming.web.watched import HTML, LOSS, Watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,6 +87,15 @@ def free_port() -> int:
         return port
 
 
+def story(version: str) -> dict[str, object]:
+    """A simulated cluster that goes through KIP-101, looked at twice a second."""
+    path = Path(__file__).parent / f"loss-{version}.txt"
+    return {"type": "simulator", "scenario": str(path), "round_interval_ms": 500}
+
+
+PATIENCE_S = 420
+
+
 class RunningJob:
     """`tidestaff run` on two simulated clusters: one that loses a record, one that does not."""
 
@@ -94,8 +103,8 @@ class RunningJob:
         self.folder, self.port = folder, free_port()
         self.config = {
             "clusters": [
-                {"name": name, "source": {"type": "simulator", "scenario": scenario, "speed": 4}}
-                for name, scenario in (("old-0.10.2", LOSS), ("new-3.9", CALM))
+                {"name": name, "source": story(version)}
+                for name, version in (("old-0.10.2", "0.10.2.2"), ("new-3.9", "3.9.1"))
             ],
             "operator": {"buckets": 2},
             "spark": {"master": "local[2]", "driver_memory": "1g", "quick_start": True},
@@ -124,9 +133,9 @@ class RunningJob:
 def job(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[RunningJob]:
     started = RunningJob(tmp_path_factory.mktemp("job") / "run")
     try:
-        started.monitor.until(lambda: "the web page is at" in started.monitor.err)
+        started.monitor.until(lambda: "the web page is at" in started.monitor.err, PATIENCE_S)
         assert re.search(rf"127\.0\.0\.1:{started.port}/", started.monitor.err)
-        started.monitor.until(lambda: "TRN001" in started.monitor.out)
+        started.monitor.until(lambda: "TRN001" in started.monitor.out, PATIENCE_S)
         yield started
     finally:
         started.end()

@@ -11,6 +11,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+from tests.browser.conftest import PATIENCE_S
 from tests.streaming.web.watched import HTML
 
 if TYPE_CHECKING:
@@ -234,6 +235,10 @@ def test_the_job_dies_and_returns_while_the_page_is_open(page: Page, job: Runnin
     expect(page.locator("#live")).to_contain_text("connection lost")
     expect(page.get_by_role("region", name="cluster old-0.10.2")).to_be_visible()
     job.come_back()
-    expect(page.locator("#live")).to_have_text("live", timeout=120_000)
-    job.monitor.until(lambda: "first batch is done" in job.monitor.err.rsplit("starting Spark")[-1])
+    expect(page.locator("#live")).to_have_text("live", timeout=1_000 * PATIENCE_S)
+
+    def again() -> bool:
+        return "first batch is done" in job.monitor.err.rsplit("starting Spark")[-1]
+
+    job.monitor.until(again, PATIENCE_S)
     expect(page.get_by_role("region", name="cluster new-3.9")).to_be_visible()

@@ -121,7 +121,7 @@ async function logIn() {
       onsubmit: async (event) => {
         event.preventDefault();
         try {
-          await send("POST", "session", { token: token.value });
+          await send("POST", "log-in", { token: token.value });
           connect();
           show();
         } catch (error) {

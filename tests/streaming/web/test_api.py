@@ -261,14 +261,14 @@ class TestWithAToken:
         assert client.get("/api/v1/overview", headers=headers).status_code == 200
 
     def test_people_log_in_and_out(self, client: TestClient) -> None:
-        assert client.post("/api/v1/session", json={"token": "wrong"}).status_code == 401
-        logged_in = client.post("/api/v1/session", json={"token": TOKEN})
+        assert client.post("/api/v1/log-in", json={"token": "wrong"}).status_code == 401
+        logged_in = client.post("/api/v1/log-in", json={"token": TOKEN})
         cookie = logged_in.headers["set-cookie"]
         assert "HttpOnly" in cookie
         assert "samesite=strict" in cookie.lower()
         assert TOKEN not in cookie
         assert client.get("/api/v1/overview").status_code == 200
-        client.delete("/api/v1/session")
+        client.post("/api/v1/log-out")
         assert client.get("/api/v1/overview").status_code == 401
 
     def test_a_session_ends_and_cannot_be_made_up(self) -> None:
