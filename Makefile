@@ -13,7 +13,7 @@ LOCKED := $(VENV)/.locked-packages-of-tests
 STAMP := $(VENV)/.tidestaff-setup
 SOURCES := consistency connectors streaming conf tests
 
-.PHONY: help setup run jars test check lint types unit bench soak mutants explore search field sampling docs format lock fuzz clean
+.PHONY: help setup run jars test check lint types unit bench soak mutants explore search field sampling docs chart format lock fuzz clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -93,6 +93,9 @@ sampling: $(STAMP) ## misses and false alarms by fault kind, skew and rate; writ
 docs: $(STAMP) ## write docs/alerts.md from the catalogue, docs/metrics.md from the metrics
 	$(BIN)/tidestaff rules --markdown > docs/alerts.md.tmp && mv docs/alerts.md.tmp docs/alerts.md
 	$(BIN)/python -m tidestaff.streaming.metrics_table > docs/metrics.md.tmp && mv docs/metrics.md.tmp docs/metrics.md
+
+chart: $(STAMP) ## helm/tidestaff: its README from the comments of values.yaml, its copies of rules and dashboards
+	$(BIN)/python -m tests.helm.readme
 
 format: $(STAMP) ## ruff: put the code into shape
 	$(BIN)/ruff check --fix-only $(SOURCES)

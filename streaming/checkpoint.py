@@ -6,15 +6,28 @@ import fcntl
 import json
 import os
 import socket
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, Protocol, Self
 
 from tidestaff.streaming.commands.exits import CommandError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
     from types import TracebackType
 
 LOCK: Final = "job.lock"
+
+
+class Folder(Protocol):
+    """What is asked of a checkpoint: a pathlib.Path has it, and so has a folder of an object
+    store."""
+
+    @property
+    def name(self) -> str: ...
+    def __truediv__(self, name: str) -> Self: ...
+    def is_dir(self) -> bool: ...
+    def iterdir(self) -> Iterable[Self]: ...
+    def read_text(self, encoding: str) -> str: ...
 
 
 class CheckpointLock:
@@ -69,7 +82,7 @@ def running(work: Path) -> str | None:
     return None
 
 
-def planned(checkpoint: Path) -> dict[str, Any]:
+def planned(checkpoint: Folder) -> dict[str, Any]:
     """Up to where the job's own source was read at last.
 
     A batch that was planned is run before anything else, so it counts as read.
@@ -77,12 +90,12 @@ def planned(checkpoint: Path) -> dict[str, Any]:
     return _offset(checkpoint, _numbers(checkpoint / "offsets"))
 
 
-def done(checkpoint: Path) -> dict[str, Any]:
+def done(checkpoint: Folder) -> dict[str, Any]:
     """Up to where the job's own source has been through a complete batch."""
     return _offset(checkpoint, _numbers(checkpoint / "commits")[:1])
 
 
-def _offset(checkpoint: Path, numbers: list[int]) -> dict[str, Any]:
+def _offset(checkpoint: Folder, numbers: list[int]) -> dict[str, Any]:
     """The first source of the newest entry that is whole."""
     for number in numbers:
         try:
@@ -97,13 +110,13 @@ def _offset(checkpoint: Path, numbers: list[int]) -> dict[str, Any]:
     return {}
 
 
-def _numbers(folder: Path) -> list[int]:
+def _numbers(folder: Folder) -> list[int]:
     """Batches with an entry, newest first."""
     found = folder.iterdir() if folder.is_dir() else ()
     return sorted((int(path.name) for path in found if path.name.isdigit()), reverse=True)
 
 
-def query_id(checkpoint: Path) -> str:
+def query_id(checkpoint: Folder) -> str:
     """The name that Spark gave the query when the checkpoint was made."""
     found = json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))
     return str(found["id"])

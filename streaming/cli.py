@@ -26,6 +26,9 @@ from tidestaff.streaming.commands.exits import CommandError, Exit, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import ModuleType
+
+    from tidestaff.streaming.commands.arguments import Options
 
 PROGRAM: Final = "tidestaff"
 EXIT_INTERRUPTED: Final = 130
@@ -131,6 +134,12 @@ def _guarded(arguments: Sequence[str]) -> int:
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
+    module, options = command_line(arguments)
+    return int(module.run(options))
+
+
+def command_line(arguments: Sequence[str]) -> tuple[ModuleType, Options]:
+    """The command's module and what was asked of it; nothing is done yet."""
     parser = _program_parser()
     name = arguments[0] if arguments else ""
     if name.startswith("-"):
@@ -147,7 +156,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
     own = CommandParser(f"{PROGRAM} {name}", summary, module.EXAMPLES)
     add_json_option(own)
     module.configure(own, arguments[1:])
-    return int(module.run(own.parse(arguments[1:])))
+    return module, own.parse(arguments[1:])
 
 
 def _program_parser() -> CommandParser:

@@ -6,11 +6,13 @@ import json
 import threading
 import time
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tidestaff.streaming import checkpoint
 from tidestaff.streaming.alerts.batch import OutputRow
 from tidestaff.streaming.commands.exits import CommandError
+from tidestaff.streaming.hadoop_folder import HadoopFolder
 from tidestaff.streaming.operator.judging import judge
 from tidestaff.streaming.sources.reader import TICK_KEY
 from tidestaff.streaming.sources.streams import streams
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from tidestaff.streaming.checkpoint import Folder
     from tidestaff.streaming.settings import Settings
 
 _PATIENCE_S: Final = 5.0
@@ -81,12 +84,15 @@ class Job:
         self.progress = Progress()
         self.query: StreamingQuery | None = None
         self.batch_began = 0.0
+        self.folder: Folder = settings.checkpoint.resolve()
+        if settings.checkpoint_dir is not None:
+            self.folder = HadoopFolder(spark, settings.checkpoint_dir)
         self._stopping = threading.Event()
         self._error: BaseException | None = None
 
     def start(self) -> StreamingQuery:
         settings = self.settings
-        folder = settings.checkpoint.resolve()
+        folder = self.folder
         after = checkpoint.planned(folder)
         found = streams(
             self.spark, settings, after, tick=self.live and not settings.only_recordings
@@ -119,13 +125,18 @@ class Job:
         self.batch_began = time.monotonic()
         try:
             rows = [OutputRow(row[0], row[1], row[2]) for row in frame.collect()]
-            query_id = checkpoint.query_id(self.settings.checkpoint)
+            query_id = self.query_id
             for receiver in self.receivers:
                 receiver.process_batch(query_id, batch_id, rows)
         except BaseException as error:
             self._error = error
             raise
         self.progress.take(batch_id, rows, int(1_000 * (time.monotonic() - self.batch_began)))
+
+    @cached_property
+    def query_id(self) -> str:
+        """The name that Spark gave the query when the checkpoint was made: it outlives restarts."""
+        return checkpoint.query_id(self.folder)
 
     def stop(self) -> None:
         """End soon; may be called from a signal handler."""
@@ -134,13 +145,12 @@ class Job:
     @property
     def busy(self) -> bool:
         """Whether a batch is planned and not done."""
-        folder = self.settings.checkpoint
-        return checkpoint.planned(folder) != checkpoint.done(folder)
+        return checkpoint.planned(self.folder) != checkpoint.done(self.folder)
 
     @property
     def read_up_to(self) -> dict[str, Any]:
         """How far the job's own source has been through complete batches, ticks apart."""
-        found = checkpoint.done(self.settings.checkpoint)
+        found = checkpoint.done(self.folder)
         return {name: value for name, value in found.items() if name != TICK_KEY}
 
     def watch(self, look: Callable[[], bool], say: Callable[[str], None]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tidestaff.streaming.alerts.batch import OutputRow
 from tidestaff.streaming.alerts.reading import AlertReader
 from tidestaff.streaming.alerts.store import AlertStore
-from tidestaff.streaming.checkpoint import CheckpointLock, query_id
+from tidestaff.streaming.checkpoint import CheckpointLock
 from tidestaff.streaming.commands.exits import CommandError
 from tidestaff.streaming.pipeline import Job
 from tidestaff.streaming.running import (
@@ -52,7 +52,11 @@ def settings_for(base: Settings, folder: Path, work: Path, files_per_batch: int)
         )
     path = str(folder.resolve())
     source = RecordingSource(path=path, files_per_batch=files_per_batch)
-    changed = {"clusters": (Cluster(name=NAME, source=source),), "sinks": ()}
+    changed = {
+        "clusters": (Cluster(name=NAME, source=source),),
+        "sinks": (),
+        "checkpoint_dir": None,
+    }
     return base.model_copy(update={**changed, "work_dir": str(work)})
 
 
@@ -99,13 +103,13 @@ def replay_on(
             job.watch(look, lambda _: None)
         complete = at_end()
         if complete and close:
-            _close(store, settings)
+            _close(store, settings, job.query_id)
     finally:
         store.close()
     return Replayed(_transitions(settings.store_path), job.progress.rows, len(names), complete)
 
 
-def _close(store: AlertStore, settings: Settings) -> None:
+def _close(store: AlertStore, settings: Settings, query_id: str) -> None:
     """The recording is over: what waits for a time to pass is told, as if nothing more happened."""
     reader = AlertReader(settings.store_path)
     try:
@@ -115,9 +119,7 @@ def _close(store: AlertStore, settings: Settings) -> None:
     wait_ms = settings.operator.lateness_ms + settings.alerts.group_wait_ms
     later = {cluster: at_ms + wait_ms for cluster, at_ms in clocks.items()}
     payload = json.dumps({"bucket": -1, "clocks": later})
-    store.process_batch(
-        f"{query_id(settings.checkpoint)} is over", 0, [OutputRow("stats", 0, payload)]
-    )
+    store.process_batch(f"{query_id} is over", 0, [OutputRow("stats", 0, payload)])
 
 
 def _transitions(path: Path) -> list[Transition]:

@@ -302,6 +302,7 @@ class Settings(Section):
     """The whole configuration."""
 
     work_dir: str = "./tidestaff-data"
+    checkpoint_dir: str | None = Field(default=None, pattern=r"^[a-z][a-z0-9+.-]*://.")
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     clusters: tuple[Cluster, ...] = Field(default_factory=_story)
     spark: SparkSettings = Field(default_factory=SparkSettings)

@@ -1,4 +1,4 @@
-"""`pytest --rewrite`: write the states that scenarios lead to into their files; read the diff."""
+"""`pytest --rewrite`: write what tests compare with (scenarios, manifests) anew; read the diff."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ if TYPE_CHECKING:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--rewrite", action="store_true", help="write the scenarios' expected states anew"
+        "--rewrite", action="store_true", help="write expected states and manifests anew"
     )
