@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from tidestaff.consistency.memory import PartitionMemory
 from tidestaff.streaming.operator import saving
 from tidestaff.streaming.operator.bucket import Bucket
 from tidestaff.streaming.operator.rows import block_of
@@ -57,8 +58,9 @@ def test_a_field_that_has_a_default_may_be_new() -> None:
     older_saved = older_saved._replace(entries=saving._packed(b"\n".join(shorter)))
     old = _memories(restore(older_saved, LIMITS).bucket)
     new = _memories(restore(saved, LIMITS).bucket)
+    default = PartitionMemory._field_defaults[dropped]
     for key, memory in new.items():
-        assert old[key] == memory._replace(**{dropped: None})  # type: ignore[attr-defined]
+        assert old[key] == memory._replace(**{dropped: default})  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
