@@ -134,6 +134,9 @@ def _ledger(sight: Sight) -> _Ledger:
         if memory is not None
         else _Ledger(0, 0, (), 0, ())
     )
+    if memory is not None and sight.state.leader_epoch < memory.state.leader_epoch:
+        # The metadata went back: epochs are given out anew.
+        known = known._replace(epochs=(), epochs_end=0)
     watermark, leader = sight.leader_watermark, sight.leader
     if not sight.coherent or watermark is None or leader is None:
         return _committed_out_of_office(sight, known)

@@ -73,7 +73,8 @@ class Sight:
 
     @cached_property
     def known_to_be_old(self) -> bool:
-        """A replica has heard of a later leader epoch than the metadata has.
+        """A replica has heard of a later leader epoch than the metadata has, or had, and committed
+        in it.
 
         For longer than metadata lags it is the replica that is wrong (EPO003).
         """
@@ -82,6 +83,8 @@ class Sight:
             lasted_ms = self.now_ms - suspicion.since_ms
             if suspicion.code == "EPO003" and lasted_ms >= LONGEST_METADATA_LAG_MS:
                 return False
+        if memory is not None and memory.ledger and memory.ledger[-1].epoch > epoch:
+            return True
         return any(
             (reading.leader_epoch is not None and reading.leader_epoch > epoch)
             or (reading.lineage and reading.lineage[-1].epoch > epoch)

@@ -264,6 +264,14 @@ def test_metadata_that_is_old_twice_proves_nothing() -> None:
     assert not watch.raised, "nothing of the old round was taken over"
 
 
+def test_a_commit_in_a_later_epoch_does_not_accuse_a_deposed_leader_with_old_metadata() -> None:
+    """The brokers that gave the metadata away do not answer in the next round."""
+    watch = late_metadata_of_a_deposed_leader()
+    watch.all_logs(topic_id=watch.topic_id).see()
+    watch.log(2, up=False).log(3, up=False).see(2)
+    assert "TRN001" not in watch.raised
+
+
 def test_metadata_that_moves_is_late_and_not_wrong() -> None:
     """Epochs follow each other faster than the metadata arrives."""
     watch = Watch().settle()

@@ -98,6 +98,13 @@ def test_a_follower_of_an_incoherent_round_proves_no_commit() -> None:
     assert memory_of(watch).committed_end == 10
 
 
+def test_metadata_that_went_back_leaves_no_epochs_in_the_ledger() -> None:
+    watch = Watch(epoch=5).all_logs(epochs=lineage((0, 0), (5, 8))).settle()
+    watch.change(epoch=1).all_logs(epochs=lineage((0, 0), (1, 9)), believes=1).see(4)
+    assert "ELE007" in watch.raised
+    assert memory_of(watch).ledger == lineage((0, 0), (1, 9))
+
+
 def test_a_follower_outside_the_isr_shows_a_commit_once_it_has_fetched() -> None:
     """The leader's HW rose after it was read, and this follower has heard of it."""
     watch = Watch(epoch=1, isr=(1, 2)).all_logs(epochs=lineage((0, 0), (1, 5))).settle()

@@ -18,7 +18,7 @@ from tests.proof.histories import EVERY_STEP
 from tests.proof.watching import DIFFERENT_RECORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from tidestaff.connectors.simulator.truth import (
         Divergence,
@@ -32,12 +32,14 @@ if TYPE_CHECKING:
 
 Entry = TypeVar("Entry", "Loss", "Divergence", "UncleanElection", "StaleWrite")
 NOT_COMMITTED: Final = "no sample showed the commit"
+DOUBTFUL: Final = "shown in a later epoch than the metadata's, without a topic id"
 NOT_AFTER: Final = "no coherent sample of a leader after it"
 REGAINED: Final = "the next leader that was seen has them again"
 RETENTION: Final = "the next leader that was seen had removed the offsets"
 NO_LINEAGE: Final = "written again before the next sample, no lineage before 0.11"
 SAME_EPOCH: Final = "written again in the same leader epoch"
 NO_EPOCHS: Final = "logs without epochs, and not every step was seen"
+REASSIGNED: Final = "states skipped between two samples, and another assignment"
 SKIPPED: Final = "states skipped between two samples"
 REPLACED_DISK: Final = "the disk was replaced while the broker was away, no lineage before 0.11"
 TOO_WIDE: Final = "its range goes below a log start that no sample had shown"
@@ -300,13 +302,10 @@ def _why_unseen(watched: Watched, loss: Loss, missing: list[OffsetRange]) -> str
         default=-1,
     )
     before = [g for g in glimpses if since_ms <= g.at_ms < loss.at_ms]
-    gone = [
-        run._replace(start=start, end=end)
-        for run in gone
-        for start, end in union(r for g in before for r in shared([run], sorted_runs(g.shown, run)))
-    ]
+    doubtful = _those_in(gone, [g.doubtful for g in before])
+    gone = _those_in(gone, [g.shown for g in before])
     if not gone:
-        return NOT_COMMITTED
+        return DOUBTFUL if doubtful else NOT_COMMITTED
     after = [g for g in glimpses if g.at_ms >= loss.at_ms and g.coherent and g.log_end >= 0]
     if not after:
         return NOT_AFTER
@@ -323,6 +322,15 @@ def _why_unseen(watched: Watched, loss: Loss, missing: list[OffsetRange]) -> str
         {r.epoch for r in clip(leader.held, OffsetRange(*run[2:]))} == {run.epoch} for run in gone
     ]
     return SAME_EPOCH if all(same) else UNEXPLAINED
+
+
+def _those_in(runs: Iterable[Run], shown: Sequence[Iterable[Run]]) -> list[Run]:
+    """The parts of the runs that some sample showed."""
+    return [
+        run._replace(start=start, end=end)
+        for run in runs
+        for start, end in union(r for s in shown for r in shared([run], sorted_runs(s, run)))
+    ]
 
 
 def clip(runs: Iterable[Run], within: OffsetRange) -> list[Run]:
@@ -385,5 +393,6 @@ def _election_found(watched: Watched, election: UncleanElection) -> tuple[str, s
     else:
         contiguous = writes == next_.leader_epoch - last.leader_epoch
         shown = contiguous and election.leader not in last.electable
-    told = shown and next_.leader_epoch == election.leader_epoch
-    return "missed", UNEXPLAINED if told else SKIPPED
+    if not shown or next_.leader_epoch != election.leader_epoch:
+        return "missed", SKIPPED
+    return "missed", REASSIGNED if writes > 1 and last.assigned != next_.assigned else UNEXPLAINED

@@ -237,9 +237,13 @@ In words:
   most rounds straddle a change and count as little.
 - Elections are judged between two states one version apart, or if every write in between began a
   leader epoch (then nobody can have joined the ISR); other writes between two rounds hide the one
-  that was unclean, unless the version keeps a recovery state.
+  that was unclean, unless the version keeps a recovery state. So does a reassignment between them.
 - Before 0.11 logs have no epochs. Offsets that were lost and written again before the next sample
   look whole, and replicas that differ look equal.
+- Metadata may be old in both readings of a bracket (a ZooKeeper server or a broker that lags).
+  Where a replica has heard of a later leader epoch nothing that compares offsets is judged; and up
+  to 2.7 a leader of a later epoch names no topic id, so that what it has committed is not counted:
+  it may speak of a deleted topic of that name.
 
 ## Every step seen, and why fewer steps cannot do before 0.11
 

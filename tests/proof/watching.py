@@ -52,7 +52,9 @@ class Glimpse(NamedTuple):
 
     `held` are the records that this leader had then, `shown` those that some replica showed below
     its HW: a leader by its own word, or anybody beside the leader in office. Nobody tells these to
-    the monitor. `answered` are the replicas that told of their logs.
+    the monitor. `doubtful` is the same, shown by a leader of a later epoch than the metadata's that
+    names no topic id: it might speak of a deleted topic of that name. `answered` are the replicas
+    that told of their logs.
     """
 
     at_ms: int
@@ -68,6 +70,8 @@ class Glimpse(NamedTuple):
     held: tuple[Run, ...]
     shown: tuple[Run, ...]
     answered: frozenset[BrokerId] = frozenset()
+    doubtful: tuple[Run, ...] = ()
+    assigned: tuple[BrokerId, ...] = ()
 
     @property
     def coherent(self) -> bool:
@@ -140,6 +144,7 @@ def glimpse(cluster: SimulatedCluster, observation: PartitionObservation, topic:
     log_start = log_end = -1
     held: tuple[Run, ...] = ()
     shown: list[Run] = []
+    doubtful: list[Run] = []
     coherent = observation.bracket is Bracket.COHERENT
     in_office = [r for r in observation.replicas if r.broker == state.leader and r.leads]
     for reading in observation.replicas:
@@ -149,8 +154,10 @@ def glimpse(cluster: SimulatedCluster, observation: PartitionObservation, topic:
         if reading in in_office and reading.leader_epoch == state.leader_epoch:
             log_start, log_end = reading.log_start_offset or 0, reading.log_end_offset or 0
             held = tuple(replica.log.slice(log_start, log_end))
+        later = (reading.leader_epoch or 0) > state.leader_epoch
         if reading.leads or (coherent and in_office):
-            shown += replica.log.slice(reading.log_start_offset or 0, reading.high_watermark or 0)
+            known = doubtful if later and reading.topic_id is None else shown
+            known += replica.log.slice(reading.log_start_offset or 0, reading.high_watermark or 0)
     return Glimpse(
         observation.observed_at_ms,
         topic,
@@ -165,6 +172,8 @@ def glimpse(cluster: SimulatedCluster, observation: PartitionObservation, topic:
         held,
         tuple(shown),
         frozenset(r.broker for r in observation.replicas if r.log_end_offset is not None),
+        tuple(doubtful),
+        observation.assignment.replicas,
     )
 
 

@@ -81,12 +81,7 @@ def test_two_files_differ_in_what_kafka_does_not_in_what_is_done(one: str, other
     assert commands(one) == commands(other)
 
 
-# The ledger looks after every event; where a replica joins the ISR and is elected within one event,
-# as at the end of a reassignment, it takes the election for unclean.
-LEDGER_IS_WRONG = {"reassignment-3.9"}
-
-
-@pytest.mark.parametrize("name", [name for name in shipped() if name not in LEDGER_IS_WRONG])
+@pytest.mark.parametrize("name", list(shipped()))
 def test_the_monitor_says_what_the_ledger_knows_and_nothing_else(name: str) -> None:
     """Of loss, divergence, unclean elections and broken protocol."""
     performance = Performance(read(shipped()[name]))

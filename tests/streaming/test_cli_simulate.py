@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tidestaff.connectors.simulator.scenario import read, shipped
+from tidestaff.connectors.wire import GONE, observation_of
 from tidestaff.streaming.cli import main
 from tidestaff.streaming.simulation.performance import Performance
 from tidestaff.streaming.simulation.recording import of_lines
 from tidestaff.streaming.simulation.watch import Watch
+from tidestaff.streaming.sources.row_files import batches, listed, to_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,6 +106,23 @@ def test_what_was_recorded_is_judged_the_same(
     again.see(of_lines(seen.read_text(encoding="utf-8").splitlines(), str(seen)))
     assert again.alerts == performance.watch.alerts
     assert len(again.alerts) >= 2
+
+
+def test_a_recording_holds_the_rows_that_replay_reads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, kept = "s32-unclean-election-3.9", tmp_path / "kept"
+    assert output(capsys, "simulate", name, "--record", str(kept))[0] == 2
+    [file] = listed(kept)
+    rows = [row for batch in batches(kept / file) for row in to_rows(batch)]
+    seen = [observation_of(row) for row in rows if row.kind != GONE]
+    again = Watch()
+    again.see(seen)
+    performance = Performance(read(shipped()[name]))
+    list(performance.blocks())
+    assert again.alerts == performance.watch.alerts
+    assert main(["simulate", name, "--record", str(kept)]) == 3
+    assert "found another recording" in capsys.readouterr().err
 
 
 def test_one_seed_is_one_history(capsys: pytest.CaptureFixture[str]) -> None:
