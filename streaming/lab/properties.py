@@ -51,6 +51,9 @@ def broker_properties(plan: Plan, broker: int) -> dict[str, str]:
     }
     if plan.mode == KRAFT:
         found["listeners"] += f",CONTROLLER://{LOOPBACK}:{plan.controllers[broker]}"
+        # The quorum's leader tells its voters where it is: by the wire, else they would pass it by.
+        told = (plan.controller_wires if plan.cuttable else plan.controllers)[broker]
+        found["advertised.listeners"] += f",CONTROLLER://{LOOPBACK}:{told}"
         found["listener.security.protocol.map"] += ",CONTROLLER:PLAINTEXT"
     return found
 
