@@ -22,12 +22,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow.parquet as pq
 from tidestaff.streaming import codec
+from tidestaff.streaming.alerts.batch import OutputRow
 from tidestaff.streaming.operator.bucket import Bucket
 from tidestaff.streaming.operator.judging import judge
 from tidestaff.streaming.operator.rows import Lists, block_of_columns
 from tidestaff.streaming.operator.saving import Keeper
 from tidestaff.streaming.session import start
 from tidestaff.streaming.settings import Settings
+from tidestaff.streaming.view.limits import HistoryLimits
+from tidestaff.streaming.view.store import StateStore
 
 from tests.bench.load import Load
 from tests.bench.processes import cpu_seconds, resident_mb
@@ -53,12 +56,16 @@ def spark_rounds(folder: Path, buckets: int, driver_memory: str = "4g") -> list[
         )
         spark = start(settings)
         rows = spark.readStream.schema(codec.ROW_SCHEMA).option("maxFilesPerTrigger", 1)
-        output = judge(rows.parquet(str(folder)), buckets=buckets, run=work)
+        output = judge(rows.parquet(str(folder)), buckets=buckets, run=work, view=True)
+        # What the page shows is kept as in a job that runs: it belongs to the cost.
+        state = StateStore(Path(work) / "state.sqlite", HistoryLimits())
         found: list[dict[str, Any]] = []
         last = [cpu_seconds(), time.perf_counter()]
 
-        def batch(frame: Any, _: int) -> None:
-            stats = [json.loads(r.payload) for r in frame.collect() if r.kind == "stats"]
+        def batch(frame: Any, number: int) -> None:
+            told = [OutputRow(row[0], row[1], row[2]) for row in frame.collect()]
+            state.take("bench", number, told)
+            stats = [json.loads(row.payload) for row in told if row.kind == "stats"]
             now = [cpu_seconds(), time.perf_counter()]
             found.append(
                 {
@@ -80,6 +87,7 @@ def spark_rounds(folder: Path, buckets: int, driver_memory: str = "4g") -> list[
             .start()
         )
         query.awaitTermination()
+        state.close()
         spark.stop()
     return found
 
