@@ -75,8 +75,8 @@ def encode_question(partitions: Collection[TopicPartition], *, log_ends: bool) -
 
 
 def decode_question(data: bytes) -> Question:
-    body = _object(data, "question")
-    _version(body)
+    body = read_object(data, "question")
+    check_version(body)
     log_ends = body.get("log_ends", True)
     if not isinstance(log_ends, bool):
         raise AgentFormatError("log_ends", shown(log_ends), "true or false")
@@ -108,6 +108,7 @@ def replica_value(replica: DiskReplica) -> dict[str, Any]:
         "log_end_offset": replica.log_end_offset,
         "lineage": None if replica.lineage is None else [list(each) for each in replica.lineage],
         "read_at_ms": replica.read_at_ms,
+        "cleaner_offset": replica.cleaner_offset,
     }
 
 
@@ -123,31 +124,31 @@ def problem_value(problem: Problem) -> dict[str, Any]:
 
 
 def decode_answer(data: bytes) -> AgentAnswer:
-    body = _object(data, "answer")
-    _version(body)
-    replicas = [_replica(each) for each in _list(body.get("replicas"), "replicas")]
+    body = read_object(data, "answer")
+    check_version(body)
+    replicas = [_replica(each) for each in read_list(body.get("replicas"), "replicas")]
     return AgentAnswer(
-        _number(body.get("broker"), "broker", bits=32),
-        _number(body.get("at_ms"), "at_ms"),
+        read_number(body.get("broker"), "broker", bits=32),
+        read_number(body.get("at_ms"), "at_ms"),
         {each.partition: each for each in replicas},
         tuple(_partitions(body.get("others"), "others")),
-        tuple(_problem(each) for each in _list(body.get("problems"), "problems")),
+        tuple(_problem(each) for each in read_list(body.get("problems"), "problems")),
     )
 
 
 def _replica(found: object) -> DiskReplica:
-    body = _dict(found, "replica")
-    partition = _partition(body.get("topic"), body.get("partition"))
+    body = read_dict(found, "replica")
+    partition = read_partition(body.get("topic"), body.get("partition"))
     topic_id, lineage = body.get("topic_id"), body.get("lineage")
     if topic_id is not None:
         try:
-            topic_id = parse_topic_id(_text(topic_id, "topic_id"), str(partition))
+            topic_id = parse_topic_id(read_text(topic_id, "topic_id"), str(partition))
         except FormatError as error:
             raise AgentFormatError("topic_id", error.found, error.expected) from None
     return DiskReplica(
         partition,
-        _text(body.get("log_dir"), "log_dir"),
-        online=_flag(body.get("online"), "online"),
+        read_text(body.get("log_dir"), "log_dir"),
+        online=read_flag(body.get("online"), "online"),
         topic_id=topic_id,
         log_start_offset=_optional(body, "log_start_offset"),
         high_watermark=_optional(body, "high_watermark"),
@@ -155,35 +156,36 @@ def _replica(found: object) -> DiskReplica:
         log_end_offset=_optional(body, "log_end_offset"),
         lineage=None if lineage is None else _lineage(lineage),
         read_at_ms=_optional(body, "read_at_ms"),
+        cleaner_offset=_optional(body, "cleaner_offset"),
     )
 
 
 def _lineage(found: object) -> Lineage:
     entries = []
-    for each in _list(found, "lineage"):
-        pair = _list(each, "lineage entry")
+    for each in read_list(found, "lineage"):
+        pair = read_list(each, "lineage entry")
         if len(pair) != 2:
             raise AgentFormatError("lineage entry", shown(pair), "an epoch and a start offset")
         # Any sign: what the file says is judged by the rules, not here.
-        epoch = _number(pair[0], "epoch", bits=32, least=-(1 << 31))
-        entries.append(EpochEntry(epoch, _number(pair[1], "start offset", least=-(1 << 63))))
+        epoch = read_number(pair[0], "epoch", bits=32, least=-(1 << 31))
+        entries.append(EpochEntry(epoch, read_number(pair[1], "start offset", least=-(1 << 63))))
     return tuple(entries)
 
 
 def _problem(found: object) -> Problem:
-    body = _dict(found, "problem")
+    body = read_dict(found, "problem")
     kind = next((each for each in _OWN_KINDS if each.value == body.get("kind")), None)
     if kind is None:
         expected = ", ".join(sorted(each.value for each in _OWN_KINDS))
         raise AgentFormatError("kind", shown(body.get("kind")), f"one of {expected}")
     topic = body.get("topic")
     return Problem(
-        _text(body.get("place"), "place"),
+        read_text(body.get("place"), "place"),
         kind,
-        _text(body.get("reason"), "reason"),
-        _text(body.get("remedy"), "remedy"),
+        read_text(body.get("reason"), "reason"),
+        read_text(body.get("remedy"), "remedy"),
         topic=None if topic is None else _topic(topic),
-        at_once=_flag(body.get("at_once"), "at_once"),
+        at_once=read_flag(body.get("at_once"), "at_once"),
     )
 
 
@@ -194,47 +196,47 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def _object(data: bytes, what: str) -> dict[str, Any]:
+def read_object(data: bytes, what: str) -> dict[str, Any]:
     try:
         found = json.loads(data.decode("utf-8"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise AgentFormatError(
             what, f"not JSON ({type(error).__name__})", "a JSON object"
         ) from None
-    return _dict(found, what)
+    return read_dict(found, what)
 
 
-def _version(body: dict[str, Any]) -> None:
+def check_version(body: dict[str, Any]) -> None:
     if body.get("version") != VERSION or body.get("version") is True:
         raise AgentFormatError("version", shown(body.get("version")), str(VERSION))
 
 
-def _dict(found: object, field: str) -> dict[str, Any]:
+def read_dict(found: object, field: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise AgentFormatError(field, shown(found), "a JSON object")
     return found
 
 
-def _list(found: object, field: str) -> list[Any]:
+def read_list(found: object, field: str) -> list[Any]:
     if not isinstance(found, list):
         raise AgentFormatError(field, shown(found), "a list")
     return found
 
 
-def _flag(found: object, field: str) -> bool:
+def read_flag(found: object, field: str) -> bool:
     if not isinstance(found, bool):
         raise AgentFormatError(field, shown(found), "true or false")
     return found
 
 
-def _text(found: object, field: str) -> str:
+def read_text(found: object, field: str) -> str:
     """Text that can be written down again: JSON may hold half a character."""
     if not isinstance(found, str) or len(found) > _LONGEST_TEXT:
         raise AgentFormatError(field, shown(found), f"a text of up to {_LONGEST_TEXT} characters")
     return found.encode("utf-8", errors="backslashreplace").decode("utf-8")
 
 
-def _number(found: object, field: str, *, bits: int = 64, least: int = 0) -> int:
+def read_number(found: object, field: str, *, bits: int = 64, least: int = 0) -> int:
     if type(found) is not int or not least <= found < 1 << (bits - 1):
         raise AgentFormatError(field, shown(found), f"a whole number of {bits} bits")
     return found
@@ -242,7 +244,7 @@ def _number(found: object, field: str, *, bits: int = 64, least: int = 0) -> int
 
 def _optional(body: dict[str, Any], field: str) -> int | None:
     found = body.get(field)
-    return None if found is None else _number(found, field, least=-1)
+    return None if found is None else read_number(found, field, least=-1)
 
 
 def _topic(found: object) -> str:
@@ -251,8 +253,8 @@ def _topic(found: object) -> str:
     return found
 
 
-def _partition(topic: object, number: object) -> TopicPartition:
-    return TopicPartition(_topic(topic), _number(number, "partition", bits=32))
+def read_partition(topic: object, number: object) -> TopicPartition:
+    return TopicPartition(_topic(topic), read_number(number, "partition", bits=32))
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
@@ -264,9 +266,9 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 def _partitions(found: object, field: str) -> list[TopicPartition]:
     listed = [
-        _partition(topic, number)
-        for topic, numbers in _dict(found, field).items()
-        for number in _list(numbers, field)
+        read_partition(topic, number)
+        for topic, numbers in read_dict(found, field).items()
+        for number in read_list(numbers, field)
     ]
     if len(listed) > MOST_PARTITIONS:
         raise AgentFormatError(field, f"{len(listed)} partitions", f"up to {MOST_PARTITIONS}")

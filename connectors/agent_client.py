@@ -13,29 +13,38 @@ import ssl
 import time
 from contextlib import closing, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from tidestaff.connectors.agent_answers import (
     LARGEST_ANSWER,
+    AgentAnswer,
     AgentFormatError,
     decode_answer,
     encode_question,
+)
+from tidestaff.connectors.agent_digests import (
+    DIGESTS_PATH,
+    DigestsAnswer,
+    decode_digest_answer,
+    encode_digest_question,
 )
 from tidestaff.connectors.broker_health import Problem
 from tidestaff.connectors.errors import ConnectorError, OptionError
 from tidestaff.consistency.model import LineageSource, ProblemKind, ReplicaReading, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from tidestaff.connectors.agent_answers import AgentAnswer
+    from tidestaff.connectors.agent_digests import DigestAnswer, DigestQuestion
     from tidestaff.connectors.broker_reading import Told
     from tidestaff.connectors.log_directories import DiskReplica
     from tidestaff.connectors.pacing import Rest
     from tidestaff.consistency.model import BrokerId
 
 PORT: Final = 8471
+REPLICAS_PATH: Final = "/v1/replicas"
+Answering = TypeVar("Answering", AgentAnswer, DigestsAnswer)
 _HOST: Final = "{host}"
 _CHUNK: Final = 1 << 16
 _OF_BROKER: Final = re.compile(r"\s*([0-9]{1,10})\s*=\s*(\S+)\s*")
@@ -113,14 +122,36 @@ class AgentClient:
 
     def __init__(self, *, token: str | None, timeout_ms: int, ca_file: str | None = None) -> None:
         self._token, self._timeout_s = token, timeout_ms / 1_000
+        self.bytes_moved = 0
+        """Bodies of questions and answers, so far."""
         try:
             self._tls = ssl.create_default_context(cafile=ca_file)
         except (OSError, ssl.SSLError):
             raise OptionError("agents_ca", "cannot be read", "give a PEM file") from None
 
-    def ask(self, broker: int, url: str, wanted: Collection[TopicPartition]) -> AgentAnswer:
+    def ask(
+        self,
+        broker: int,
+        url: str,
+        wanted: Collection[TopicPartition],
+        *,
+        log_ends: bool = False,
+    ) -> AgentAnswer:
+        question = encode_question(wanted, log_ends=log_ends)
+        return self._asked(broker, url, REPLICAS_PATH, question, decode_answer)
+
+    def ask_digests(
+        self, broker: int, url: str, question: DigestQuestion
+    ) -> Sequence[DigestAnswer]:
+        """In the order of the question; fewer where the agent had no time for more."""
+        body = encode_digest_question(question)
+        return self._asked(broker, url, DIGESTS_PATH, body, decode_digest_answer).answers
+
+    def _asked(
+        self, broker: int, url: str, path: str, body: bytes, decode: Callable[[bytes], Answering]
+    ) -> Answering:
         try:
-            status, data = self._post(url, encode_question(wanted, log_ends=False))
+            status, data = self._post(url, path, body)
         except (OSError, http.client.HTTPException, ValueError) as error:
             # ValueError: a host as brokers advertise it need not be one.
             cause = getattr(error, "strerror", None) or type(error).__name__
@@ -132,7 +163,7 @@ class AgentClient:
             remedy = "see that the URL is an agent's, of this release"
             raise AgentRefusesError(broker, url, f"answers with status {status}", remedy)
         try:
-            answer = decode_answer(data)
+            answer = decode(data)
         except AgentFormatError as error:
             raise AgentRefusesError(broker, url, f"answers: {error.reason}", error.remedy) from None
         if answer.broker != broker:
@@ -141,7 +172,7 @@ class AgentClient:
             raise AgentRefusesError(broker, url, cause, remedy)
         return answer
 
-    def _post(self, url: str, body: bytes) -> tuple[int, bytes]:
+    def _post(self, url: str, path: str, body: bytes) -> tuple[int, bytes]:
         parts = urlsplit(url)
         until = time.monotonic() + self._timeout_s
         host, port = parts.hostname or "", parts.port
@@ -154,7 +185,7 @@ class AgentClient:
             headers = {"Content-Type": "application/json"}
             if self._token is not None:
                 headers["Authorization"] = f"Bearer {self._token}"
-            connection.request("POST", "/v1/replicas", body, headers)
+            connection.request("POST", path, body, headers)
             response = connection.getresponse()
             parts_read, size = [], 0
             while chunk := response.read1(_CHUNK):
@@ -164,6 +195,7 @@ class AgentClient:
                 if time.monotonic() > until:
                     raise TimeoutError
                 parts_read.append(chunk)
+            self.bytes_moved += len(body) + size
             return response.status, b"".join(parts_read)
 
 

@@ -26,6 +26,12 @@ from tidestaff.connectors.agent_answers import (
     encode_answer,
     problem_value,
 )
+from tidestaff.connectors.agent_digests import (
+    DIGESTS_PATH,
+    Digester,
+    decode_digest_question,
+    encode_digest_answer,
+)
 from tidestaff.connectors.errors import OptionError
 
 if TYPE_CHECKING:
@@ -75,9 +81,31 @@ def parse_listen(text: str) -> Listen:
 class Agent:
     """What the server serves: one broker's disks, read by one request at a time."""
 
-    def __init__(self, broker: int, directories: LogDirectories, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        broker: int,
+        directories: LogDirectories,
+        now_ms: Callable[[], int],
+        digester: Digester | None = None,
+    ) -> None:
         self.broker, self._directories, self._now_ms = broker, directories, now_ms
+        self._digester = digester or Digester(directories.place_of)
         self._lock = threading.Lock()
+        self._digesting = threading.Lock()
+
+    def digests(self, data: bytes) -> bytes | None:
+        """Digests of ranges, as many as there is time for; None while another asks for too long.
+
+        They are read beside the other questions: a log is long, and a round must not wait for it.
+        """
+        question = decode_digest_question(data)
+        if not self._digesting.acquire(timeout=_DISK_S):
+            return None
+        try:
+            answers = self._digester.answer(question)
+        finally:
+            self._digesting.release()
+        return encode_digest_answer(self.broker, answers)
 
     def replicas(self, data: bytes) -> bytes | None:
         """The answer to a question; None while the disks are busy with another for too long."""
@@ -204,7 +232,7 @@ def _cut(request: socket.socket) -> None:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Three paths; everything else is refused without a word of what was asked."""
+    """Four paths; everything else is refused without a word of what was asked."""
 
     server: AgentServer
     server_version = "tidestaff-agent"
@@ -220,11 +248,15 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, found) if found is not None else self.send_error(503)
 
     def do_POST(self) -> None:
-        if self.path != "/v1/replicas":
+        answers = {
+            "/v1/replicas": self.server.agent.replicas,
+            DIGESTS_PATH: self.server.agent.digests,
+        }
+        if self.path not in answers:
             self.send_error(404)
         elif self._may() and (body := self._body()) is not None:
             try:
-                found = self.server.agent.replicas(body)
+                found = answers[self.path](body)
             except AgentFormatError as error:
                 self._refuse(400, error.reason)
                 return

@@ -35,6 +35,7 @@ from tidestaff.connectors.broker_decoding import (
     uuid_of,
     values_of,
 )
+from tidestaff.connectors.digest_wire import FetchedRecords
 from tidestaff.connectors.errors import NotAuthorizedError
 from tidestaff.connectors.kafka_python_client import KafkaPythonClient
 from tidestaff.connectors.kafka_python_requests import Limits
@@ -213,6 +214,25 @@ class KafkaPythonReader(KafkaPythonClient):
         return {
             partition: FetchedBatches(
                 each.error_code, each.high_watermark, headers_of(each.records or b"")
+            )
+            for partition, each in _fetched(answer, positions, topic_ids)
+        }
+
+    def records(
+        self,
+        broker: BrokerId,
+        positions: Mapping[TopicPartition, int],
+        topic_ids: Mapping[str, str | None],
+        *,
+        whole_bytes: int,
+        partition_bytes: int,
+    ) -> Mapping[TopicPartition, FetchedRecords]:
+        """The batches themselves, as they stand in the log."""
+        limits = Limits(whole_bytes, partition_bytes)
+        answer = self.ask(requests.fetch(positions, topic_ids, limits), broker)
+        return {
+            partition: FetchedRecords(
+                each.error_code, each.records or b"", getattr(each, "log_start_offset", -1)
             )
             for partition, each in _fetched(answer, positions, topic_ids)
         }

@@ -73,6 +73,7 @@ class DiskReplica(NamedTuple):
     log_end_offset: int | None = None
     lineage: Lineage | None = None
     read_at_ms: int | None = None
+    cleaner_offset: int | None = None
 
 
 class Disk(NamedTuple):
@@ -96,6 +97,11 @@ class LogDirectories:
         self._paths, self._now_ms, self._sleep = tuple(paths), now_ms, sleep
         self._replica_reader = ReplicaReader()
         self._held_by: dict[TopicPartition, str] = {}
+
+    def place_of(self, partition: TopicPartition) -> str | None:
+        """The directory of a replica that was listed; no other text ever becomes a path."""
+        held = self._held_by.get(partition)
+        return None if held is None else f"{held}/{partition}"
 
     def read(self, wanted: Collection[TopicPartition] | None, *, log_ends: bool) -> Disk:
         """The wanted replicas (None: all), checkpoints first, lineages last."""
@@ -264,6 +270,7 @@ class LogDirectories:
             log_end_offset=None if found.end is None else found.end.log_end_offset,
             lineage=found.lineage,
             read_at_ms=self._now_ms(),
+            cleaner_offset=(held.cleaner_offsets or {}).get(partition),
         )
 
 

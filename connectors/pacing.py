@@ -53,3 +53,28 @@ class Rest(Generic[Place]):
 
     def resting(self, place: Place, now_ms: int) -> bool:
         return place in self._failures and now_ms < self._failures[place][1]
+
+
+class ByteRate:
+    """At most so many bytes a second; who is too fast waits before he reads on."""
+
+    def __init__(
+        self,
+        per_second: float,
+        now_s: Callable[[], float],
+        sleep: Callable[[float], None],
+    ) -> None:
+        self._per_second, self._now_s, self._sleep = per_second, now_s, sleep
+        self._free_at_s = 0.0
+        self._lock = threading.Lock()
+
+    def wait(self, size: int) -> None:
+        """Comes back when these bytes may be read."""
+        if not self._per_second:
+            return
+        with self._lock:
+            now_s = self._now_s()
+            at_s = max(now_s, self._free_at_s)
+            self._free_at_s = at_s + size / self._per_second
+        if at_s > now_s:
+            self._sleep(at_s - now_s)

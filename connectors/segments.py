@@ -204,13 +204,13 @@ class SegmentScan:
         at = begin - self._read_at
         if at >= 0 and batch.end_position - self._read_at <= len(self._read):
             covered = self._read[at : batch.end_position - self._read_at]
-            return _checksum(batch.magic, 0, covered) == batch.crc
+            return checksum(batch.magic, 0, covered) == batch.crc
         crc = 0
         while begin < batch.end_position:
             chunk = os.pread(self._descriptor, min(_CHUNK, batch.end_position - begin), begin)
             if not chunk:
                 return None
-            crc = _checksum(batch.magic, crc, chunk)
+            crc = checksum(batch.magic, crc, chunk)
             begin += len(chunk)
         return crc == batch.crc
 
@@ -292,6 +292,11 @@ def _first(batch: Batch) -> int:
     return batch.last_offset if batch.base_offset is None else batch.base_offset
 
 
-def _checksum(magic: int, crc: int, data: bytes) -> int:
+def checksum(magic: int, crc: int, data: bytes) -> int:
     """Castagnoli's from v2 on, the one of zip before."""
     return google_crc32c.extend(crc, data) if magic >= 2 else zlib.crc32(data, crc)
+
+
+def checked_from(magic: int) -> int:
+    """The first byte of a batch that its checksum covers."""
+    return _CHECKED_FROM[magic]

@@ -60,6 +60,49 @@ def broker_failure(
     return tuple(writes)
 
 
+def controller_failover(
+    state: PartitionState,
+    *,
+    assignment: Sequence[BrokerId],
+    live: Collection[BrokerId],
+    unclean_allowed: bool,
+    rules: RuleSet,
+    controller_epoch: int | None = None,
+) -> tuple[PartitionState, ...]:
+    """What a new controller writes to one partition as it takes over, in order.
+
+    It starts its replicas before its partitions, the other way round than on a broker's death: a
+    replica that is not live is taken out of the ISR first, which leaves a partition it led without
+    a leader, and the election that follows is a second write. So where the controller's own broker
+    dies, the partitions it led rise by two leader epochs. (KafkaController.onControllerFailover:
+    replicaStateMachine.startup, then partitionStateMachine.startup.)
+    """
+    writes: list[PartitionState] = []
+    latest = state
+    for replica in assignment:
+        if replica not in live:
+            removed = remove_from_isr(
+                latest,
+                replica=replica,
+                rules=rules,
+                unclean_allowed=unclean_allowed,
+                controller_epoch=controller_epoch,
+            )
+            writes.extend(_present(removed))
+            latest = removed or latest
+    if latest.leader not in live:
+        elected = offline_election(
+            latest,
+            assignment=assignment,
+            live=live,
+            unclean_allowed=unclean_allowed,
+            rules=rules,
+            controller_epoch=controller_epoch,
+        )
+        writes.extend(_present(elected))
+    return tuple(writes)
+
+
 def broker_return(
     state: PartitionState,
     *,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidestaff.consistency.broker_events import broker_failure
+from tidestaff.consistency.broker_events import broker_failure, controller_failover
 from tidestaff.consistency.controlled_shutdown import shutdown_of_replica
 from tidestaff.consistency.epochs import assign, first_disagreement
 from tidestaff.consistency.isr import effective_min_isr
@@ -114,14 +114,24 @@ def next_state(
                 unclean_allowed=unclean,
             )
             state = written or state
-    writes = broker_failure(
-        state,
-        assignment=replicas,
-        dead=going,
-        live={r.broker for r in observation.live if not r.shutting_down},
-        unclean_allowed=unclean,
-        rules=observation.rules,
-    )
+    if observation.controller in stopping:
+        # Whoever takes over finds them gone; that it is another order is one epoch more.
+        writes = controller_failover(
+            state,
+            assignment=replicas,
+            live={r.broker for r in observation.live} - frozenset(going),
+            unclean_allowed=unclean,
+            rules=observation.rules,
+        )
+    else:
+        writes = broker_failure(
+            state,
+            assignment=replicas,
+            dead=going,
+            live={r.broker for r in observation.live if not r.shutting_down},
+            unclean_allowed=unclean,
+            rules=observation.rules,
+        )
     return writes[-1] if writes else state
 
 

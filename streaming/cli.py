@@ -52,6 +52,8 @@ COMMANDS: Final = {
     "status": Command("status", "how the monitor is doing"),
     "lab": Command("lab", "a real cluster on this machine to learn on, and its faults"),
     "agent": Command("agent", "what a broker's log directories hold; beside the broker"),
+    "verify": Command("verify", "are all copies of a partition the same, and which one is wrong"),
+    "what-if": Command("what_if", "what a stop, a restart or a reassignment would do now"),
     "package": Command("package", "the archive that executors of a Spark cluster need"),
     "tour": Command("tour", "the most telling predictions, one after the other"),
     "predict": Command("predict", "what Kafka will do next: election, truncation, high watermark"),
@@ -77,6 +79,8 @@ examples:
   tidestaff predict election --version 3.9 --input partition.json
   tidestaff predict truncation --version 0.10.2 --input - < logs.json
   tidestaff conform tests/conformance
+  tidestaff verify --log-dir copy/broker-1 --log-dir copy/broker-2
+  tidestaff what-if stop 3 --bootstrap-server broker-1:9092
 
 exit codes:
   0 ok   1 warning   2 critical   3 could not tell (bad input, unknown)

@@ -15,7 +15,8 @@ from tests.consistency.watch import Watch, lineage
 
 
 def _zookeeper(**fields: Any) -> Watch:
-    return Watch(**fields)
+    """The controller is none of the replicas' brokers, unless a test says so."""
+    return Watch(**{"controller": 9, **fields})
 
 
 def _kraft(**fields: Any) -> Watch:
@@ -40,6 +41,31 @@ def _kraft(**fields: Any) -> Watch:
         pytest.param(_kraft(), {1}, 2, (2, 3), 1, False, id="kraft-leader-stops"),
         pytest.param(_zookeeper(isr=(1,)), {1}, -1, (1,), 1, True, id="last-isr-member-stops"),
         pytest.param(_zookeeper(), {1, 2}, 3, (3,), 1, False, id="two-stop-at-once"),
+        pytest.param(
+            _zookeeper(controller=1),
+            *({1}, 2, (2, 3), 2, False),
+            id="the-controller-leads-and-stops-two-writes-of-its-successor",
+        ),
+        pytest.param(
+            _zookeeper(controller=3),
+            *({3}, 1, (1, 2), 1, False),
+            id="the-controller-follows-and-stops-one-write",
+        ),
+        pytest.param(
+            _zookeeper(controller=1),
+            *({1, 2}, 3, (3,), 3, False),
+            id="the-controller-and-another-stop-each-leaves-the-isr-first",
+        ),
+        pytest.param(
+            _zookeeper(controller=1, isr=(1,)),
+            *({1}, -1, (1,), 1, True),
+            id="the-controller-was-the-last-isr-member",
+        ),
+        pytest.param(
+            _zookeeper(controller=2),
+            *({1}, 2, (2, 3), 1, False),
+            id="the-controller-stays-one-write",
+        ),
         pytest.param(_zookeeper(), {9}, 1, (1, 2, 3), 0, False, id="a-stranger-changes-nothing"),
         pytest.param(_zookeeper(), set(), 1, (1, 2, 3), 0, False, id="nobody-stops"),
     ],

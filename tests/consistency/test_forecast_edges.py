@@ -16,8 +16,13 @@ def test_what_retention_removed_cannot_be_lost() -> None:
 
 
 def test_a_broker_that_is_leaving_is_not_the_next_leader() -> None:
-    watch = Watch().register(2, shutting_down=True)
+    watch = Watch(controller=9).register(2, shutting_down=True)
     assert forecast(watch.observation(), stopping={1}).leader == 3
+
+
+def test_a_new_controller_has_forgotten_who_is_leaving() -> None:
+    watch = Watch(controller=1).register(2, shutting_down=True)
+    assert forecast(watch.observation(), stopping={1}).leader == 2
 
 
 def test_the_next_leader_writes_its_epoch_before_it_is_asked() -> None:

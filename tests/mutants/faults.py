@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tests.mutants import in_checks, in_elections, in_formats, in_kraft, in_logs, in_monitor
+from tests.mutants import (
+    in_checks,
+    in_contents,
+    in_elections,
+    in_formats,
+    in_kraft,
+    in_logs,
+    in_monitor,
+)
 
 if TYPE_CHECKING:
     from tests.mutants.fault import Fault
@@ -16,4 +24,5 @@ FAULTS: Final[tuple[Fault, ...]] = (
     *in_formats.FAULTS,
     *in_monitor.FAULTS,
     *in_checks.FAULTS,
+    *in_contents.FAULTS,
 )

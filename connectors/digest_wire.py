@@ -1,0 +1,180 @@
+"""Digests of ranges over the brokers' protocol: batches are fetched from each replica itself, as
+replica -2, and only their headers are kept. Requests name several partitions, and bytes are paced.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from tidestaff.connectors.broker_answers import NO_ERROR, OFFSET_OUT_OF_RANGE, error_name
+from tidestaff.connectors.digests import Fold, Stop
+from tidestaff.connectors.errors import ConnectorError
+from tidestaff.connectors.segments import checked_from, checksum
+from tidestaff.consistency.batches import RangeDigest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tidestaff.connectors.segments import Batch
+    from tidestaff.consistency.batches import BatchMark
+    from tidestaff.consistency.model import BrokerId, OffsetRange, TopicPartition
+
+PARTITION_BYTES: Final = 1 << 20
+PARTITIONS: Final = 8
+_LARGEST: Final = 1 << 26
+
+
+class FetchedRecords(NamedTuple):
+    """What a fetch returned of one partition: whole batches, and perhaps part of one more."""
+
+    error: int
+    records: bytes = b""
+    log_start_offset: int = -1
+
+
+class RecordsReader(Protocol):
+    """Fetches from one broker itself; may raise a ConnectorError."""
+
+    def records(
+        self,
+        broker: BrokerId,
+        positions: Mapping[TopicPartition, int],
+        topic_ids: Mapping[str, str | None],
+        *,
+        whole_bytes: int,
+        partition_bytes: int,
+    ) -> Mapping[TopicPartition, FetchedRecords]: ...
+
+
+class _Reading:
+    """One range on its way."""
+
+    def __init__(
+        self, partition: TopicPartition, offsets: OffsetRange, *, check: bool, keep: bool
+    ) -> None:
+        self.partition = partition
+        self.position = offsets.start
+        self.bytes_at_once = PARTITION_BYTES
+        self._data = b""
+        look = self._intact if check or keep else None
+        self.fold = Fold(offsets, check=look, keep=keep)
+        self.answer: RangeDigest | None = None
+
+    def take(self, found: FetchedRecords, *, alone: bool) -> None:
+        """`alone`: the request named nobody else, so nothing had to give way to others."""
+        if found.error == OFFSET_OUT_OF_RANGE:
+            start = max(found.log_start_offset, self.position + 1)
+            self.answer = RangeDigest(self.fold.offsets, starts_at=start)
+        elif found.error != NO_ERROR:
+            raise FetchRefusedError(self.partition, found.error)
+        else:
+            self._scan(found.records, alone=alone)
+
+    def _scan(self, records: bytes, *, alone: bool) -> None:
+        self._data = records
+        at, stop = self.fold.scan(records, 0, position=0, limit=len(records))
+        self._data = b""
+        self.position = max(self.position, self.fold.last_offset + 1)
+        if stop is Stop.BROKEN:
+            why = "" if self.fold.broken is None else f": {self.fold.broken.reason}"
+            self._end(unreadable_at=self.position, reason=f"the broker sent no batch{why}")
+        elif stop is Stop.PAST or self.position >= self.fold.offsets.end:
+            self._end()
+        elif at == 0 and records:
+            # Not one batch fits: more is asked for, within reason.
+            self.bytes_at_once *= 2
+            if self.bytes_at_once > _LARGEST:
+                self._end(unreadable_at=self.position, reason="a batch is too large to fetch")
+        elif not records and alone:
+            self._end()  # nothing is left below the high watermark
+
+    def _end(self, *, unreadable_at: int | None = None, reason: str = "") -> None:
+        self.answer = self.fold.digest(unreadable_at=unreadable_at, reason=reason)
+
+    def _intact(self, batch: Batch) -> bool:
+        covered = self._data[batch.position + checked_from(batch.magic) : batch.end_position]
+        return checksum(batch.magic, 0, covered) == batch.crc
+
+
+class FetchRefusedError(ConnectorError):
+    """A broker does not hand out a partition; the others go on."""
+
+    def __init__(self, partition: TopicPartition, code: int) -> None:
+        super().__init__(
+            f"{partition} is refused with {error_name(code)}",
+            "see that the replica is there, and that reading the topic is allowed",
+        )
+        self.partition, self.code = partition, code
+
+
+class WireRanges:
+    """Reads ranges of replicas. `pace` is told how many bytes came, and may wait."""
+
+    def __init__(self, reader: RecordsReader, pace: Callable[[int], None] = lambda _: None) -> None:
+        self._reader, self._pace = reader, pace
+        self.topic_ids: dict[str, str | None] = {}
+        self.bytes_moved = self.requests = 0
+
+    def digests(
+        self,
+        broker: BrokerId,
+        asked: Sequence[tuple[TopicPartition, OffsetRange]],
+        *,
+        check: bool = False,
+    ) -> dict[TopicPartition, RangeDigest]:
+        """Partitions that are refused are left out."""
+        found = self._read(broker, asked, check=check, keep=False)
+        return {each.partition: each.answer for each in found if each.answer is not None}
+
+    def marks(
+        self, broker: BrokerId, asked: Sequence[tuple[TopicPartition, OffsetRange]]
+    ) -> dict[TopicPartition, Sequence[BatchMark]]:
+        found = self._read(broker, asked, check=True, keep=True)
+        return {each.partition: each.fold.marks for each in found if each.answer is not None}
+
+    def _read(
+        self,
+        broker: BrokerId,
+        asked: Sequence[tuple[TopicPartition, OffsetRange]],
+        *,
+        check: bool,
+        keep: bool,
+    ) -> list[_Reading]:
+        readings = [_Reading(p, offsets, check=check, keep=keep) for p, offsets in asked]
+        waiting = deque(readings)
+        while waiting:
+            some = [waiting.popleft() for _ in range(min(PARTITIONS, len(waiting)))]
+            if some[0].bytes_at_once > PARTITION_BYTES:
+                waiting.extendleft(reversed(some[1:]))
+                some = some[:1]
+            answers = self._fetch(broker, some)
+            empty = all(not a.records for a in answers.values())
+            for each in some:
+                found = answers.get(each.partition)
+                if found is None:
+                    continue
+                try:
+                    each.take(found, alone=len(some) == 1 or empty)
+                except FetchRefusedError:
+                    continue
+                if each.answer is None:
+                    # Whoever had to give way comes first the next time.
+                    (waiting.append if found.records else waiting.appendleft)(each)
+        return readings
+
+    def _fetch(
+        self, broker: BrokerId, some: Sequence[_Reading]
+    ) -> Mapping[TopicPartition, FetchedRecords]:
+        answers = self._reader.records(
+            broker,
+            {each.partition: each.position for each in some},
+            self.topic_ids,
+            whole_bytes=sum(each.bytes_at_once for each in some),
+            partition_bytes=max(each.bytes_at_once for each in some),
+        )
+        size = sum(len(each.records) for each in answers.values())
+        self.bytes_moved += size
+        self.requests += 1
+        self._pace(size)
+        return answers

@@ -1,0 +1,207 @@
+"""Digests of ranges of a log, folded from the headers of its batches as they come.
+
+A header is hashed as it stands: base offset, size, leader epoch, checksum, offsets, times, count.
+Followers copy it unchanged, so equal digests are equal logs. The loop runs once for every batch of
+a cluster and is kept as short as can be; whatever is unusual is left to `decode_header`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from enum import Enum
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from tidestaff.connectors.segments import Batch, decode_header
+from tidestaff.consistency.batches import BatchMark, RangeDigest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidestaff.connectors.segments import SegmentEnd
+    from tidestaff.consistency.model import OffsetRange
+
+HEADER: Final = 61
+# base offset, size | magic, last offset delta, count; between them what is only hashed.
+_HEAD: Final = Struct(">qi4xB6xi30xi")
+_OLD_HEADER: Final = 18
+_OVERHEAD: Final = 12
+_LEAST: Final = HEADER - _OVERHEAD
+_AT_ONCE: Final = 4_096
+LARGE: Final = 1 << 13
+"""Batches from this size on are worth a read of their own."""
+_EPOCH: Final = slice(12, 16)
+
+
+class Stop(Enum):
+    """Why a scan of some bytes came to its end."""
+
+    PAST = "past"  # the next batch ends behind the range
+    PARTIAL = "partial"  # the next batch is not whole
+    ENDS = "ends"  # there are no more bytes
+    BROKEN = "broken"  # what stands there is no batch
+
+
+class Fold:
+    """One range of one copy. `check` says of a batch whether its payload is intact; with `keep`
+    batches are kept one by one as well."""
+
+    def __init__(
+        self,
+        offsets: OffsetRange,
+        *,
+        check: Callable[[Batch], bool | None] | None = None,
+        keep: bool = False,
+    ) -> None:
+        self.offsets, self._check, self._keep = offsets, check, keep
+        self._hash = hashlib.blake2b(digest_size=8)
+        self._parts: list[bytes] = []
+        self._last_header = b""
+        self.batches = self.records = 0
+        self.last_offset = -1
+        self.invalid_at: int | None = None
+        self.marks: list[BatchMark] = []
+        self.broken: SegmentEnd | None = None
+
+    def scan(self, data: bytes, at: int, *, position: int, limit: int) -> tuple[int, Stop]:
+        """Batches of `data` from `at` on; a batch may reach up to `limit`, beyond the data too.
+
+        `position` is where `data` stands in its file. Returns where it came to, and why it ended.
+        """
+        if self._check is not None or self._keep:
+            return self._slowly(data, at, position, limit)
+        unpack, parts = _HEAD.unpack_from, self._parts
+        start, end, last = self.offsets.start, self.offsets.end, self.last_offset
+        stop, enough = Stop.ENDS, len(data) - HEADER
+        count = 0
+        while at <= enough:
+            base, size, magic, delta, records = unpack(data, at)
+            if magic != 2 or size < _LEAST or base <= last or delta < 0 or records < 0:
+                break
+            if at + size + _OVERHEAD > limit:
+                stop = Stop.PARTIAL
+                break
+            if base + delta >= end:
+                stop = Stop.PAST
+                break
+            last = base + delta
+            if last >= start:
+                parts.append(data[at : at + HEADER])
+                count += records
+            at += size + _OVERHEAD
+        else:
+            # Less than a header is left, of this format; a message of an old one may be shorter.
+            self._note(last, count)
+            return self._slowly(data, at, position, limit) if at < len(data) else (at, stop)
+        self._note(last, count)
+        if stop is Stop.ENDS:
+            return self._slowly(data, at, position, limit)
+        return at, stop
+
+    def skim(self, descriptor: int, position: int, size: int) -> tuple[int, Stop]:
+        """Large batches of a file, header by header, payloads skipped. Ends (`ENDS`) where `scan`
+        must look: at a small batch, at the end of the file, at anything unusual."""
+        if self._check is not None or self._keep:
+            return position, Stop.ENDS
+        unpack, parts, pread = _HEAD.unpack, self._parts, os.pread
+        start, end, last = self.offsets.start, self.offsets.end, self.last_offset
+        stop, count, length = Stop.ENDS, 0, LARGE
+        while length >= LARGE and position <= size - HEADER:
+            header = pread(descriptor, HEADER, position)
+            if len(header) < HEADER:
+                break
+            base, length, magic, delta, records = unpack(header)
+            if magic != 2 or length < LARGE or base <= last or delta < 0 or records < 0:
+                break
+            if base + delta >= end:
+                stop = Stop.PAST
+                break
+            if position + length + _OVERHEAD > size:
+                break
+            last = base + delta
+            if last >= start:
+                parts.append(header)
+                count += records
+                if len(parts) >= _AT_ONCE:
+                    self._note(last, count)
+                    count = 0
+            position += length + _OVERHEAD
+        self._note(last, count)
+        return position, stop
+
+    def _note(self, last: int, records: int) -> None:
+        self.last_offset = last
+        self.records += records
+        self.batches += len(self._parts)
+        if self._parts:
+            self._last_header = self._parts[-1]
+            self._hash.update(b"".join(self._parts))
+            self._parts.clear()
+
+    def _slowly(self, data: bytes, at: int, position: int, limit: int) -> tuple[int, Stop]:
+        """One by one: old formats, batches that are looked at, and what is no batch."""
+        while True:
+            found = decode_header(data, at, position + at)
+            if not isinstance(found, Batch):
+                if len(data) - at < HEADER and len(data) < limit:
+                    return at, Stop.ENDS  # the rest of the header comes with the next bytes
+                whole = found.ending.value in ("complete", "truncated", "zero-filled")
+                self.broken = None if whole else found
+                return at, Stop.PARTIAL if whole else Stop.BROKEN
+            first = found.last_offset if found.base_offset is None else found.base_offset
+            if at + found.size > limit:
+                return at, Stop.PARTIAL
+            if first <= self.last_offset:
+                return at, Stop.BROKEN
+            if found.last_offset >= self.offsets.end:
+                return at, Stop.PAST
+            self.last_offset = found.last_offset
+            if found.last_offset >= self.offsets.start:
+                self._take(found, data[at : at + (HEADER if found.magic >= 2 else _OLD_HEADER)])
+            at += found.size
+            if at >= len(data):
+                return at, Stop.ENDS
+
+    def _take(self, batch: Batch, header: bytes) -> None:
+        intact = None if self._check is None else self._check(batch)
+        first = batch.last_offset if batch.base_offset is None else batch.base_offset
+        if intact is False and self.invalid_at is None:
+            self.invalid_at = first
+        if self._keep:
+            self.marks.append(mark_of(batch._replace(intact=intact)))
+        self._hash.update(header)
+        self._last_header = header
+        self.batches += 1
+        self.records += 1 if batch.records is None else batch.records
+
+    def digest(self, *, unreadable_at: int | None = None, reason: str = "") -> RangeDigest:
+        """Of everything that was scanned."""
+        epoch = None
+        if len(self._last_header) == HEADER:
+            epoch = int.from_bytes(self._last_header[_EPOCH], signed=True)
+        value = int.from_bytes(self._hash.digest()) if self.batches else 0
+        return RangeDigest(
+            self.offsets,
+            value,
+            self.batches,
+            self.records,
+            epoch,
+            self.invalid_at,
+            unreadable_at=unreadable_at,
+            reason=reason,
+        )
+
+
+def mark_of(batch: Batch) -> BatchMark:
+    first = batch.last_offset if batch.base_offset is None else batch.base_offset
+    return BatchMark(
+        first,
+        batch.last_offset,
+        batch.leader_epoch,
+        batch.crc,
+        batch.records,
+        batch.max_timestamp,
+        batch.attributes,
+        batch.intact,
+    )

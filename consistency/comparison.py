@@ -1,0 +1,257 @@
+"""Contents of the copies of one partition, compared by digests and down to the batch.
+
+Nothing is read here: a comparison says which range of which copies it wants digested next, takes
+the answers, and ends with a verdict. Equal digests settle a range; unequal ones are halved until
+few enough batches are left to be looked at one by one. What differs is followed to the end of the
+range within a limit, so that its size can be told.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tidestaff.consistency.comparison_verdict import (
+    Corrupt,
+    Difference,
+    Outcome,
+    Uncompared,
+    Verdict,
+    joined,
+)
+from tidestaff.consistency.minority import Reference, minority_of
+from tidestaff.consistency.model import OffsetRange
+from tidestaff.consistency.windows import Window, behind, not_comparable, windows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tidestaff.consistency.batches import BatchMark, Extent, RangeDigest
+    from tidestaff.consistency.model import BrokerId
+
+    Marks = Sequence[BatchMark]
+
+MARKS_AT_ONCE: Final = 64
+MOST_MARKS: Final = 20_000
+
+
+class Question(NamedTuple):
+    """Digests of a range, or with `marks` its batches one by one, of these copies."""
+
+    window: Window
+    marks: bool = False
+
+    @property
+    def offsets(self) -> OffsetRange:
+        return self.window.offsets
+
+
+class Comparison:
+    """One partition. `span`: offsets of the first questions; `marks_at_once`: how many batches are
+    looked at one by one; `done_to`: where an earlier run has come to."""
+
+    def __init__(
+        self,
+        extents: Sequence[Extent],
+        *,
+        leader: BrokerId | None = None,
+        span: int = 1 << 62,
+        marks_at_once: int = MARKS_AT_ONCE,
+        most_marks: int = MOST_MARKS,
+        done_to: int = 0,
+    ) -> None:
+        self._extents, self._span = tuple(extents), max(span, 1)
+        self._marks_at_once, self._marks_left = marks_at_once, most_marks
+        self._reference = Reference.of(self._extents, leader)
+        self._refused = not_comparable(self._extents)
+        self.windows = () if self._refused else windows_of(self._extents)
+        self._open: deque[Question] = deque(
+            Question(each._replace(offsets=OffsetRange(max(start, done_to), end)))
+            for each in self.windows
+            for start, end in [each.offsets]
+            if end > done_to
+        )
+        self._unread: dict[BrokerId, str] = {}
+        self._differences: list[Difference] = []
+        self._corrupt: dict[BrokerId, Corrupt] = {}
+        self._uncompared: list[Uncompared] = []
+        self._complete = True
+        self._epoch: int | None = None
+        self.done_to = done_to or max((e.log_start_offset for e in self._extents), default=0)
+        """Everything below has been dealt with."""
+
+    # -- what is wanted
+
+    def question(self) -> Question | None:
+        """The next range to ask all its copies for; None when all is settled."""
+        while self._open:
+            question = self._open.popleft()
+            window = question.window
+            present = tuple(b for b in window.brokers if b not in self._unread)
+            if len(present) < 2:
+                self._leave_out(window.offsets, "fewer than two copies can be read there")
+                continue
+            start, end = window.offsets
+            if not question.marks and end - start > self._span:
+                rest = window._replace(offsets=OffsetRange(start + self._span, end))
+                self._open.appendleft(Question(rest))
+                window = window._replace(offsets=OffsetRange(start, start + self._span))
+            return question._replace(window=window._replace(brokers=present))
+        return None
+
+    @property
+    def left(self) -> int:
+        """Offsets that are still to be compared."""
+        return sum(q.offsets.end - q.offsets.start for q in self._open if not q.marks)
+
+    # -- answers
+
+    def unreadable(self, broker: BrokerId, reason: str) -> None:
+        """A copy that cannot be read any more; the others go on."""
+        self._unread.setdefault(broker, reason)
+
+    def again(self, question: Question) -> None:
+        """It could not be answered by all: it is asked once more, of those that are left."""
+        self._open.appendleft(question)
+
+    def digests(self, question: Question, answers: Mapping[BrokerId, RangeDigest]) -> None:
+        """Of every copy the question names; who is missing was told unreadable before."""
+        begun = max((a.starts_at for a in answers.values() if a.starts_at is not None), default=0)
+        if begun > question.offsets.start:
+            self._begin_later(question, begun)
+            return
+        for broker, answer in answers.items():
+            self._take_faults(broker, answer)
+        readable = {b: a for b, a in answers.items() if a.unreadable_at is None}
+        if len(readable) < 2:
+            self._leave_out(question.offsets, "fewer than two copies can be read there")
+        elif len({a.digest for a in readable.values()}) == 1:
+            self._settle(question, next(iter(readable.values())).last_epoch)
+        else:
+            self._descend(question, readable)
+
+    def marks(self, question: Question, answers: Mapping[BrokerId, Marks]) -> None:
+        """The batches of a range whose digests differ."""
+        self._marks_left -= max(map(len, answers.values()), default=0)
+        held = {b: {m.last_offset: m for m in marks} for b, marks in answers.items()}
+        for broker, marks in answers.items():
+            for mark in marks:
+                if mark.intact is False:
+                    self._corrupt.setdefault(
+                        broker, Corrupt(broker, mark.last_offset, "its checksum does not match")
+                    )
+        unlike = 0
+        for last in sorted({last for marks in held.values() for last in marks}):
+            found = {b: marks.get(last) for b, marks in held.items()}
+            if len({m and m.identity for m in found.values()}) == 1:
+                self._epoch = next(m.leader_epoch for m in found.values() if m)
+            elif question.window.cleaned and not _conflict(found):
+                unlike += 1
+            else:
+                self._differ(found, last)
+        if unlike:
+            why = "cleaned at different times: batches are missing or rewritten on some copies"
+            self._leave_out(question.offsets, why, batches=unlike)
+        self._advance(question)
+
+    # -- the end
+
+    def verdict(self) -> Verdict:
+        """What can be said so far."""
+        lagging = behind(self._extents)
+        differences = joined(self._differences)
+        if self._refused is not None:
+            outcome = Outcome.NOT_COMPARABLE
+        elif differences:
+            outcome = Outcome.DIVERGED
+        elif self._corrupt:
+            outcome = Outcome.CORRUPT
+        elif self._uncompared or self._unread:
+            outcome = Outcome.NOT_COMPARABLE
+        else:
+            outcome = Outcome.BEHIND if lagging else Outcome.EQUAL
+        return Verdict(
+            outcome,
+            equal_up_to=self._equal_up_to(differences),
+            epoch=self._epoch,
+            differences=differences,
+            corrupt=tuple(self._corrupt.values()),
+            behind=lagging,
+            uncompared=tuple(self._uncompared),
+            unread=tuple(sorted(self._unread.items())),
+            why=self._refused or "",
+            complete=self._complete and not self._open,
+        )
+
+    # -- the inside
+
+    def _equal_up_to(self, differences: Sequence[Difference]) -> int | None:
+        if self._refused is not None:
+            return None
+        ends = [each.offsets.start for each in differences]
+        ends += [each.offsets.start for each in self._uncompared]
+        ends += [each.offset for each in self._corrupt.values()]
+        return min(ends, default=self.done_to)
+
+    def _begin_later(self, question: Question, begun: int) -> None:
+        """Retention has moved a log start while we compared."""
+        end = question.offsets.end
+        if begun < end:
+            later = question.window._replace(offsets=OffsetRange(begun, end))
+            self._open.appendleft(question._replace(window=later))
+        else:
+            self._advance(question)
+
+    def _take_faults(self, broker: BrokerId, answer: RangeDigest) -> None:
+        if answer.invalid_at is not None:
+            why = answer.reason or "its checksum does not match its bytes"
+            self._corrupt.setdefault(broker, Corrupt(broker, answer.invalid_at, why))
+        if answer.unreadable_at is not None:
+            self._corrupt.setdefault(broker, Corrupt(broker, answer.unreadable_at, answer.reason))
+            self.unreadable(broker, f"from offset {answer.unreadable_at} on: {answer.reason}")
+
+    def _settle(self, question: Question, epoch: int | None) -> None:
+        if epoch is not None:
+            self._epoch = epoch
+        self._advance(question)
+
+    def _advance(self, question: Question) -> None:
+        self.done_to = max(self.done_to, question.offsets.end)
+
+    def _descend(self, question: Question, answers: Mapping[BrokerId, RangeDigest]) -> None:
+        start, end = question.offsets
+        batches = max(a.batches for a in answers.values())
+        if self._marks_left <= 0:
+            self._complete = False
+            self._advance(question)
+        elif batches <= self._marks_at_once or end - start == 1:
+            self._open.appendleft(question._replace(marks=True))
+        else:
+            middle = (start + end) // 2
+            for half in (OffsetRange(middle, end), OffsetRange(start, middle)):
+                self._open.appendleft(Question(question.window._replace(offsets=half)))
+
+    def _differ(self, held: Mapping[BrokerId, BatchMark | None], last: int) -> None:
+        first = min((m.first_offset for m in held.values() if m is not None), default=last)
+        records = max((m.records or 1 for m in held.values() if m is not None), default=0)
+        minority, why = minority_of(held, first, self._reference)
+        self._differences.append(
+            Difference(OffsetRange(first, last + 1), minority, why, dict(held), 1, records)
+        )
+
+    def _leave_out(self, offsets: OffsetRange, why: str, *, batches: int = 0) -> None:
+        last = self._uncompared[-1] if self._uncompared else None
+        if last is not None and last.why == why and last.offsets.end == offsets.start:
+            both = OffsetRange(last.offsets.start, offsets.end)
+            self._uncompared[-1] = Uncompared(both, why, last.batches + batches)
+        else:
+            self._uncompared.append(Uncompared(offsets, why, batches))
+
+
+def _conflict(found: Mapping[BrokerId, BatchMark | None]) -> bool:
+    """Where cleaning may differ: two copies of a batch that no cleaner touched, and not alike."""
+    untouched = [m for m in found.values() if m is not None and m.untouched]
+    by_first: dict[int, set[tuple[object, ...]]] = {}
+    for mark in untouched:
+        by_first.setdefault(mark.first_offset, set()).add(mark.identity)
+    return any(len(each) > 1 for each in by_first.values())

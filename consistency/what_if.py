@@ -1,0 +1,364 @@
+"""What would happen if: a whole cluster's forecast for a stop, a rolling restart, a reassignment,
+or unclean election being allowed. Each partition by the rules of `forecast` and `reassignment`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidestaff.consistency.broker_events import broker_return
+from tidestaff.consistency.forecast import PartitionForecast, forecast
+from tidestaff.consistency.isr import effective_min_isr
+from tidestaff.consistency.kraft_reassignment import start_reassignment
+from tidestaff.consistency.model import NO_LEADER, OffsetRange, TopicPartition
+from tidestaff.consistency.reassignment import reassign_to, reassignment_writes
+from tidestaff.consistency.versions import Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from tidestaff.consistency.model import BrokerId, PartitionObservation
+
+
+class Change(NamedTuple):
+    """One partition before and after."""
+
+    before: PartitionObservation
+    after: PartitionForecast
+    minimum: int
+
+    @property
+    def name(self) -> TopicPartition:
+        return TopicPartition(self.before.topic, self.before.partition)
+
+    @property
+    def newly_offline(self) -> bool:
+        return self.after.offline and self.before.state.leader >= 0
+
+    @property
+    def newly_under_min_isr(self) -> bool:
+        """Writers that want all acknowledgements are refused from then on."""
+        held = self.before.state.leader >= 0 and len(self.before.state.isr) >= self.minimum
+        return self.after.under_min_isr and held and not self.after.offline
+
+    @property
+    def one_copy_left(self) -> bool:
+        """One in-sync copy of several: the next failure takes it offline, or loses."""
+        few = len(self.after.isr) == 1 and not self.after.offline
+        return few and len(self.before.assignment.target) > 1
+
+
+class StopForecast(NamedTuple):
+    """What a stop of these brokers does to the cluster."""
+
+    stopping: tuple[BrokerId, ...]
+    controlled: bool
+    changes: tuple[Change, ...]
+    leaders_before: Mapping[BrokerId, int] = {}
+    leaders_after: Mapping[BrokerId, int] = {}
+    controller_moves: bool = False
+
+    @property
+    def offline(self) -> tuple[Change, ...]:
+        return tuple(each for each in self.changes if each.newly_offline)
+
+    @property
+    def under_min_isr(self) -> tuple[Change, ...]:
+        return tuple(each for each in self.changes if each.newly_under_min_isr)
+
+    @property
+    def losing(self) -> tuple[Change, ...]:
+        return tuple(each for each in self.changes if each.after.lost is not None)
+
+    @property
+    def one_copy_left(self) -> tuple[Change, ...]:
+        return tuple(each for each in self.changes if each.one_copy_left)
+
+    @property
+    def unknown(self) -> tuple[Change, ...]:
+        return tuple(each for each in self.changes if each.after.missing)
+
+    @property
+    def safe(self) -> bool:
+        return not (self.offline or self.under_min_isr or self.losing)
+
+
+def stop(
+    observations: Sequence[PartitionObservation],
+    stopping: Collection[BrokerId],
+    *,
+    controlled: bool,
+) -> StopForecast:
+    """Only partitions that one of them holds are listed as changes."""
+    changes = tuple(
+        Change(each, forecast(each, stopping=stopping, controlled=controlled), minimum_of(each))
+        for each in observations
+        if set(each.assignment.replicas) & set(stopping) and not each.deleting
+    )
+    after = {(c.before.topic, c.before.partition): c.after.leader for c in changes}
+    before = Counter(o.state.leader for o in observations if o.state.leader >= 0)
+    later = Counter(after.get((o.topic, o.partition), o.state.leader) for o in observations)
+    del later[NO_LEADER]
+    brokers = {b for o in observations for b in o.assignment.replicas}
+    moves = any(o.controller in stopping for o in observations)
+    return StopForecast(
+        tuple(sorted(stopping)),
+        controlled,
+        changes,
+        {b: before[b] for b in sorted(brokers)},
+        {b: later[b] for b in sorted(brokers)},
+        moves,
+    )
+
+
+def minimum_of(observation: PartitionObservation) -> int:
+    return effective_min_isr(
+        min_insync_replicas=observation.settings.min_insync_replicas,
+        replica_count=len(observation.assignment.replicas),
+        rules=observation.rules,
+    )
+
+
+# -- a rolling restart
+
+
+class RestartStep(NamedTuple):
+    """One broker of a rolling restart. `as_it_is`: at once; `healed`: once every replica that
+    can be in sync is. `wait_for` are partitions that must be in sync again before this step."""
+
+    broker: BrokerId
+    as_it_is: StopForecast
+    healed: StopForecast
+    wait_for: tuple[TopicPartition, ...]
+
+    @property
+    def safe(self) -> bool:
+        return self.healed.safe
+
+
+class RestartPlan(NamedTuple):
+    """In a safe order: whoever can go now first, the controller last."""
+
+    steps: tuple[RestartStep, ...]
+
+    @property
+    def blocked(self) -> tuple[RestartStep, ...]:
+        return tuple(step for step in self.steps if not step.safe)
+
+
+def restart(
+    observations: Sequence[PartitionObservation], brokers: Sequence[BrokerId]
+) -> RestartPlan:
+    """One after the other, each after the last one is back in every ISR."""
+    full = [healed(each) for each in observations]
+    controller = next((o.controller for o in observations if o.controller is not None), None)
+    steps = []
+    for broker in brokers:
+        now = stop(observations, {broker}, controlled=True)
+        later = stop(full, {broker}, controlled=True)
+        waiting = tuple(
+            TopicPartition(o.topic, o.partition)
+            for o, well in zip(observations, full, strict=True)
+            if broker in o.assignment.replicas and set(o.state.isr) != set(well.state.isr)
+        )
+        steps.append(RestartStep(broker, now, later, waiting))
+    steps.sort(
+        key=lambda s: (
+            not s.safe,
+            not s.as_it_is.safe,
+            s.broker == controller,
+            s.as_it_is.leaders_before.get(s.broker, 0),
+            s.broker,
+        )
+    )
+    return RestartPlan(tuple(steps))
+
+
+def healed(observation: PartitionObservation) -> PartitionObservation:
+    """The same partition once every live replica has caught up."""
+    state, live = observation.state, {r.broker for r in observation.live if not r.fenced}
+    back = tuple(b for b in observation.assignment.replicas if b in live and b not in state.isr)
+    if not back or state.leader < 0:
+        return observation
+    isr = (*state.isr, *back)
+    elr = tuple(b for b in state.elr if b not in isr)
+    return replace(observation, state=state._replace(isr=isr, elr=elr))
+
+
+# -- a reassignment
+
+
+class Move(NamedTuple):
+    """One partition of a reassignment: what it becomes, who copies how much, what is in the way."""
+
+    name: TopicPartition
+    replicas: tuple[BrokerId, ...] = ()
+    target: tuple[BrokerId, ...] = ()
+    adding: tuple[BrokerId, ...] = ()
+    removing: tuple[BrokerId, ...] = ()
+    leader_before: BrokerId = NO_LEADER
+    leader_after: BrokerId = NO_LEADER
+    records_to_copy: int | None = None
+    away: tuple[BrokerId, ...] = ()
+    under_min_isr: bool = False
+    unknown: str = ""
+
+
+def reassign(
+    observations: Sequence[PartitionObservation],
+    wanted: Mapping[TopicPartition, Sequence[BrokerId]],
+    live: Collection[BrokerId],
+) -> tuple[Move, ...]:
+    """As it ends, once the added replicas have caught up; `away` are targets that are not live, for
+    which it would wait for ever."""
+    known = {TopicPartition(o.topic, o.partition): o for o in observations}
+    found = []
+    for name, target in wanted.items():
+        seen = known.get(name)
+        if seen is None:
+            found.append(Move(name, target=tuple(target), unknown="there is no such partition"))
+        else:
+            found.append(_move(name, seen, tuple(target), live))
+    return tuple(found)
+
+
+def _move(
+    name: TopicPartition,
+    seen: PartitionObservation,
+    target: tuple[BrokerId, ...],
+    live: Collection[BrokerId],
+) -> Move:
+    current = seen.assignment
+    if seen.rules.mode is Mode.KRAFT:
+        planned = start_reassignment(current=current.replicas, target=target)
+    else:
+        planned = reassign_to(current, target)
+    away = tuple(b for b in target if b not in live)
+    caught_up = seen.state._replace(isr=tuple({*seen.state.isr, *(set(target) - set(away))}))
+    leader = seen.state.leader
+    if seen.rules.mode is Mode.KRAFT:
+        stays = leader in target and leader in live
+        after = leader if stays else next((b for b in target if b in live), NO_LEADER)
+    else:
+        writes = reassignment_writes(
+            caught_up, current=current, requested=planned, live=live, rules=seen.rules
+        )
+        states = [write.state for write in writes if write.state is not None]
+        after = states[-1].leader if states and not away else leader
+    source = next((r for r in seen.replicas if r.broker == leader), None)
+    records = None
+    if source is not None and source.log_end_offset is not None:
+        each = source.log_end_offset - (source.log_start_offset or 0)
+        records = each * len(planned.adding)
+    minimum = min(seen.settings.min_insync_replicas, len(target))
+    under = len(set(target) - set(away)) < max(minimum, seen.settings.min_insync_replicas)
+    return Move(
+        name,
+        current.replicas,
+        target,
+        planned.adding,
+        planned.removing,
+        leader,
+        after,
+        records,
+        away,
+        under,
+    )
+
+
+# -- unclean election
+
+
+class UncleanElection(NamedTuple):
+    """A partition that unclean election would bring back now, and what that costs."""
+
+    name: TopicPartition
+    leader: BrokerId
+    lost: OffsetRange | None
+    lost_at_least: bool
+
+
+def unclean_on(observations: Sequence[PartitionObservation]) -> tuple[UncleanElection, ...]:
+    """Partitions without a leader that would get one from outside the ISR.
+
+    What is lost is reckoned from the highest watermark any replica that answers knows: those that
+    are down may know a higher one.
+    """
+    found = []
+    for seen in observations:
+        if seen.state.leader != NO_LEADER or seen.deleting:
+            continue
+        live = {r.broker for r in seen.live if not r.fenced and not r.shutting_down}
+        elected = broker_return(
+            seen.state,
+            assignment=seen.assignment.replicas,
+            live=live,
+            unclean_allowed=True,
+            rules=seen.rules,
+        )
+        if elected is None:
+            continue
+        readings = {r.broker: r for r in seen.replicas}
+        end = getattr(readings.get(elected.leader), "log_end_offset", None)
+        known = max((r.high_watermark or 0 for r in seen.replicas), default=0)
+        lost = OffsetRange(end, known) if end is not None and end < known else None
+        down = any(b not in live for b in seen.assignment.replicas)
+        name = TopicPartition(seen.topic, seen.partition)
+        found.append(UncleanElection(name, elected.leader, lost, down or end is None))
+    return tuple(found)
+
+
+def unclean_risk(observations: Sequence[PartitionObservation]) -> StopForecast:
+    """What the death of its leader would do to each partition, were unclean election allowed."""
+    allowed = [
+        replace(o, settings=replace(o.settings, unclean_leader_election_enable=True))
+        for o in observations
+        if o.state.leader >= 0 and not o.deleting
+    ]
+    changes = tuple(
+        Change(o, forecast(o, stopping={o.state.leader}), minimum_of(o)) for o in allowed
+    )
+    return StopForecast((), controlled=False, changes=changes)
+
+
+# -- catching up
+
+
+class CatchUp(NamedTuple):
+    """A replica outside the ISR: how far it is behind, and how long it takes at its present speed
+    (None: it does not come nearer, or nobody saw it move)."""
+
+    name: TopicPartition
+    broker: BrokerId
+    behind: int
+    seconds: float | None
+
+
+def catching_up(
+    earlier: Sequence[PartitionObservation], later: Sequence[PartitionObservation]
+) -> tuple[CatchUp, ...]:
+    """From two rounds: what the follower gained on its leader between them."""
+    before = {(o.topic, o.partition): o for o in earlier}
+    found = []
+    for seen in later:
+        then = before.get((seen.topic, seen.partition))
+        ends = {r.broker: r.log_end_offset for r in seen.replicas}
+        old = {r.broker: r.log_end_offset for r in then.replicas} if then else {}
+        leader_end = ends.get(seen.state.leader)
+        for broker in seen.assignment.replicas:
+            end = ends.get(broker)
+            if broker in seen.state.isr or end is None or leader_end is None:
+                continue
+            gap, seconds = max(leader_end - end, 0), None
+            old_end, old_leader = old.get(broker), old.get(seen.state.leader)
+            if then is not None and old_end is not None and old_leader is not None:
+                passed_s = (seen.observed_at_ms - then.observed_at_ms) / 1_000
+                gained = (old_leader - old_end) - gap
+                if gap == 0:
+                    seconds = 0.0
+                elif gained > 0 and passed_s > 0:
+                    seconds = gap * passed_s / gained
+            found.append(CatchUp(TopicPartition(seen.topic, seen.partition), broker, gap, seconds))
+    return tuple(found)

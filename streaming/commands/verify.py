@@ -1,0 +1,247 @@
+"""`tidestaff verify`: are the copies of each partition the same, and if not, which one is wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tidestaff.streaming.commands.exits import CommandError, Exit, UsageError
+from tidestaff.streaming.verify.state import DEFAULT_NAME, State, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tidestaff.streaming.commands.arguments import CommandParser, Options
+    from tidestaff.streaming.verify.copies import CopySource
+    from tidestaff.streaming.verify.running import Result, Verification
+
+EXAMPLES: Final = """\
+examples:
+  tidestaff verify --bootstrap-server broker-1:9092 --topic orders   over the brokers' protocol
+  tidestaff verify --bootstrap-server broker-1:9092 --quick          lineages only, in seconds
+  tidestaff verify --agents 1=http://a:8471,2=http://b:8471          by agents; payloads stay there
+  tidestaff verify --bootstrap-server b:9092 --agents 'http://{host}:8471'   both: exact and cheap
+  tidestaff verify --log-dir copy/b1 --log-dir copy/b2               directories, no cluster needed
+  tidestaff verify --log-dir /data --log-dir /backup/data --scrub    payloads against checksums too
+  tidestaff verify ... --resume tidestaff-verify.state               go on after Ctrl-C
+
+Batches are compared by their headers where every copy holds committed offsets; nothing is written,
+neither to the cluster nor to its directories. Ctrl-C leaves a file to go on from.
+exit codes: 0 equal, 1 a copy is behind, 2 copies differ or are corrupt, 3 something could not be
+compared
+"""
+EXIT_INTERRUPTED: Final = 130
+
+
+def configure(parser: CommandParser, _: Sequence[str]) -> None:
+    where = parser.add_argument_group("where the copies are")
+    where.add_argument("--bootstrap-server", metavar="HOST:PORT", help="a cluster's brokers")
+    where.add_argument("--command-config", metavar="FILE", help="client properties")
+    where.add_argument("--agents", metavar="URLS", help="1=URL,2=URL or a URL with {host}")
+    where.add_argument("--agents-token-file", metavar="FILE", help="what agents want to know")
+    where.add_argument("--agents-ca", metavar="FILE", help="PEM, for agents that speak HTTPS")
+    where.add_argument(
+        "--log-dir", action="append", default=[], metavar="DIR", help="one of log.dirs; again"
+    )
+    parser.add_argument("--topic", action="append", default=[], metavar="NAME", help="again")
+    parser.add_argument("--topics-include", type=_pattern, metavar="REGEX", help="by pattern")
+    parser.add_argument(
+        "--compacted",
+        type=_pattern,
+        metavar="REGEX",
+        help="topics to be taken as compacted where no broker can be asked",
+    )
+    parser.add_argument("--quick", action="store_true", help="lineages only, no contents")
+    parser.add_argument("--scrub", action="store_true", help="read payloads, check checksums")
+    parser.add_argument(
+        "--rate", type=float, default=100.0, metavar="MB", help="payload MB a second (100); 0: all"
+    )
+    parser.add_argument("--all", action="store_true", help="list equal partitions, too")
+    parser.add_argument(
+        "--state", type=Path, default=Path(DEFAULT_NAME), metavar="FILE", help=DEFAULT_NAME
+    )
+    parser.add_argument("--resume", type=Path, metavar="FILE", help="go on from what Ctrl-C left")
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    import argparse  # noqa: PLC0415 - for its error
+
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"found {text!r}, no pattern: {error}") from None
+
+
+def run(options: Options) -> int:
+    from tidestaff.streaming.verify.progress import Bar  # noqa: PLC0415 - slow
+    from tidestaff.streaming.verify.running import Verification  # noqa: PLC0415
+
+    _check(options)
+    about = _about(options)
+    state = load(options.resume, about) if options.resume is not None else State(about)
+    source = source_of(options)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: _stopped(stop))
+    bar = Bar(sys.stderr)
+    began = time.monotonic()
+    try:
+        copies = source.partitions(_wanted(options))
+        verification = Verification(
+            source,
+            stop=stop,
+            check=options.scrub,
+            quick=options.quick,
+            done_to=state.done_to,
+            tell=bar.show,
+        )
+        verification.run(each for each in copies if each.partition not in state.equal)
+    finally:
+        bar.end()
+        source.close()
+    return _tell(options, state, source, verification, time.monotonic() - began)
+
+
+def _stopped(stop: threading.Event) -> None:
+    """Once: finish what is being read. Twice: at once."""
+    if stop.is_set():
+        raise KeyboardInterrupt
+    stop.set()
+
+
+def _check(options: Options) -> None:
+    live = options.bootstrap_server is not None or options.agents is not None
+    if bool(options.log_dir) == live:
+        raise UsageError(
+            "tidestaff verify: expected either --log-dir (two or more), or --bootstrap-server "
+            "and/or --agents",
+            "see 'tidestaff verify --help'",
+        )
+    if options.quick and options.scrub:
+        raise UsageError("tidestaff verify: --quick reads no contents, --scrub all of them")
+    if options.rate < 0:
+        raise UsageError("tidestaff verify: --rate is megabytes a second, 0 for no limit")
+
+
+def _about(options: Options) -> dict[str, Any]:
+    pattern = options.topics_include
+    return {
+        "bootstrap_server": options.bootstrap_server,
+        "agents": options.agents,
+        "log_dir": sorted(str(Path(each).resolve()) for each in options.log_dir),
+        "topics": sorted(options.topic) or (pattern.pattern if pattern else None),
+        "scrub": options.scrub,
+    }
+
+
+def _wanted(options: Options) -> Callable[[str], bool]:
+    names, pattern = set(options.topic), options.topics_include
+
+    def wanted(topic: str) -> bool:
+        if names or pattern:
+            return topic in names or bool(pattern and pattern.fullmatch(topic))
+        return True
+
+    return wanted
+
+
+def source_of(options: Options) -> CopySource:
+    """Log directories, agents alone, or brokers with or without agents."""
+    rate = options.rate * 1_000_000
+    pattern = options.compacted
+
+    def compacted(topic: str) -> bool:
+        return bool(pattern and pattern.fullmatch(topic))
+
+    if options.log_dir:
+        from tidestaff.streaming.verify.directories import DirectorySource  # noqa: PLC0415 - slow
+
+        source = DirectorySource(
+            options.log_dir, bytes_a_second=rate, compacted=compacted, check=options.scrub
+        )
+        if len(source.by_broker) < 2:
+            raise CommandError(
+                f"the log directories belong to one broker: {', '.join(options.log_dir)}",
+                "give those of two brokers or more, one --log-dir for each directory",
+            )
+        return source
+    if options.bootstrap_server is None:
+        from tidestaff.streaming.verify.agents import AgentSource  # noqa: PLC0415 - slow
+
+        client, urls = agents_of(options)
+        if urls.pattern is not None:
+            raise UsageError(
+                "tidestaff verify: who the brokers are is known from --bootstrap-server only",
+                "give it as well, or --agents as 1=URL,2=URL",
+            )
+        return AgentSource(client, urls.by_broker, compacted)
+    from tidestaff.streaming.verify.brokers import broker_source  # noqa: PLC0415 - slow
+
+    return broker_source(
+        options.bootstrap_server,
+        command_config=options.command_config,
+        bytes_a_second=rate,
+        agents=agents_of(options) if options.agents is not None else None,
+        quick=options.quick,
+    )
+
+
+def agents_of(options: Options) -> Any:
+    from tidestaff.connectors.agent_client import AgentClient, parse_agents  # noqa: PLC0415 - slow
+    from tidestaff.connectors.errors import ConnectorError  # noqa: PLC0415
+
+    token = None
+    if options.agents_token_file is not None:
+        token = Path(options.agents_token_file).read_text(encoding="utf-8").strip()
+    try:
+        client = AgentClient(token=token, timeout_ms=60_000, ca_file=options.agents_ca)
+        return client, parse_agents(options.agents)
+    except ConnectorError as error:
+        raise CommandError(error.reason, error.remedy) from None
+
+
+def _tell(
+    options: Options, state: State, source: CopySource, verification: Verification, seconds: float
+) -> int:
+    from tidestaff.consistency.comparison_verdict import Outcome  # noqa: PLC0415 - slow
+    from tidestaff.streaming.commands.layout import Paint, wants_colour  # noqa: PLC0415
+    from tidestaff.streaming.verify import report  # noqa: PLC0415
+
+    results: Sequence[Result] = verification.results
+    interrupted = bool(verification.active)
+    values = [report.value_of(each) for each in sorted(results)]
+    if interrupted:
+        for each, value in zip(sorted(results), values, strict=True):
+            if each.verdict.outcome is Outcome.EQUAL and not each.unread:
+                state.equal[each.partition] = value
+        state.done_to = {**state.done_to, **verification.unfinished}
+        state.save(options.state)
+    code = report.exit_code(results) if results or not state.equal else Exit.OK
+    code = code if not interrupted else EXIT_INTERRUPTED  # type: ignore[assignment]
+    told = report.headline(results, interrupted=interrupted)
+    if state.equal and not interrupted:
+        told += f"; {len(state.equal)} were found equal before"
+    if options.json:
+        document = report.document(
+            [*state.equal.values(), *values] if not interrupted else values,
+            source=source.kind,
+            code=int(code),
+            seconds=seconds,
+            traffic=source.traffic,
+            interrupted=interrupted,
+            told=told,
+        )
+        print(json.dumps(document, indent=2))
+        return int(code)
+    print(f"{told} ({source.kind}, {seconds:.1f} s)")
+    lines = report.text(results, Paint(colour=wants_colour()), everything=options.all)
+    print("\n".join(["", *lines]) if lines else "", end="\n" if lines else "")
+    if interrupted:
+        print(f"\ngo on with --resume {options.state}")
+    return int(code)

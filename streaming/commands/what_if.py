@@ -1,0 +1,209 @@
+"""`tidestaff what-if`: what a stop, a restart, a reassignment would do, before it is done."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tidestaff.consistency.model import TopicPartition
+from tidestaff.streaming.commands.arguments import did_you_mean
+from tidestaff.streaming.commands.exits import CommandError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidestaff.streaming.commands.arguments import CommandParser, Options
+    from tidestaff.streaming.what_if.seen import Seen
+    from tidestaff.streaming.what_if.told import Told
+
+EXAMPLES: Final = """\
+questions:
+  stop 3             end broker 3 cleanly; 1,3 both at once; rack:b a whole rack; all
+  restart all        a rolling restart: a safe order, and where to wait; or some: 1,3
+  reassign FILE      a plan as kafka-reassign-partitions takes it
+  unclean on         unclean election allowed now
+
+examples:
+  tidestaff what-if stop 3 --bootstrap-server broker-1:9092 && systemctl restart kafka
+  tidestaff what-if stop rack:b --crash --config tidestaff.yaml
+  tidestaff what-if restart all --bootstrap-server broker-1:9092
+  tidestaff what-if stop 1 --scenario s23-loss-0.10.2 --at 2
+  tidestaff what-if stop 3 --recording DIR --json
+
+The forecast is made by the rules of the cluster's own version; nothing is changed. See
+docs/what-if.md for systemd, Kubernetes and Ansible.
+exit codes: 0 safe, 1 risky (one copy left, or wait first), 2 not safe (offline, under min ISR,
+records lost), 3 could not tell
+"""
+_QUESTIONS: Final = ("stop", "restart", "reassign", "unclean")
+
+
+def configure(parser: CommandParser, _: Sequence[str]) -> None:
+    parser.add_argument("question", metavar="QUESTION", help=", ".join(_QUESTIONS))
+    parser.add_argument("what", metavar="WHAT", help="brokers, rack:NAME, all, a file, or on")
+    where = parser.add_argument_group("which cluster")
+    where.add_argument("--bootstrap-server", metavar="HOST:PORT", help="a live one")
+    where.add_argument("--command-config", metavar="FILE", help="client properties")
+    where.add_argument("--zookeeper", metavar="HOST:PORT/CHROOT", help="where it has one")
+    where.add_argument("--config", metavar="FILE", help="as the monitor knows it")
+    where.add_argument("--cluster", metavar="NAME", help="of --config or --recording")
+    where.add_argument("--recording", type=Path, metavar="DIR", help="of 'tidestaff record'")
+    where.add_argument("--scenario", metavar="NAME|FILE", help="see 'tidestaff scenarios'")
+    parser.add_argument("--at", type=int, metavar="N", help="step of a scenario, ms of a recording")
+    parser.add_argument("--crash", action="store_true", help="stop: without a clean shutdown")
+    parser.add_argument("--topics-exclude", metavar="REGEX", help="leave these topics out")
+
+
+def run(options: Options) -> int:
+    from tidestaff.streaming.commands.layout import Paint, wants_colour  # noqa: PLC0415 - slow
+
+    _check(options)
+    seen = _seen(options)
+    if options.topics_exclude:
+        try:
+            pattern = re.compile(options.topics_exclude)
+        except re.error as error:
+            raise UsageError(f"tidestaff what-if: --topics-exclude: {error}") from None
+        seen.partitions = [o for o in seen.partitions if not pattern.fullmatch(o.topic)]
+    told = _answer(options, seen)
+    if options.json:
+        content = {
+            "verdict": told.verdict,
+            "question": f"{options.question} {options.what}",
+            "source": seen.source,
+            **told.value,
+            "problems": [each.reason for each in seen.problems],
+            "exit_code": int(told.code),
+        }
+        print(json.dumps(content, indent=2))
+        return told.code
+    paint = Paint(colour=wants_colour())
+    print(paint(told.verdict, ("green", "yellow", "red", "yellow")[told.code]))
+    print("\n".join(["", *told.lines]))
+    for each in seen.problems:
+        print(f"not read: {each.place}: {each.reason}")
+    return told.code
+
+
+def _check(options: Options) -> None:
+    if options.question not in _QUESTIONS:
+        hint = did_you_mean(options.question, _QUESTIONS)
+        raise UsageError(
+            f"tidestaff what-if: found {options.question!r}, expected "
+            f"{', '.join(_QUESTIONS)}{hint}",
+            "see 'tidestaff what-if --help'",
+        )
+    given = [
+        name
+        for name in ("bootstrap_server", "config", "recording", "scenario")
+        if getattr(options, name) is not None
+    ]
+    if len(given) != 1:
+        raise UsageError(
+            "tidestaff what-if: expected one of --bootstrap-server, --config, --recording, "
+            "--scenario",
+            "see 'tidestaff what-if --help'",
+        )
+
+
+def _seen(options: Options) -> Seen:
+    from tidestaff.streaming.what_if import seen as sight  # noqa: PLC0415 - slow
+
+    if options.scenario is not None:
+        return sight.played(options.scenario, options.at)
+    if options.recording is not None:
+        return sight.recorded(options.recording, options.at, options.cluster)
+    return sight.live(_cluster(options))
+
+
+def _cluster(options: Options) -> Any:
+    from tidestaff.streaming.settings import Cluster  # noqa: PLC0415 - slow
+    from tidestaff.streaming.settings_loading import load  # noqa: PLC0415
+
+    if options.config is not None:
+        clusters = {each.name: each for each in load(options.config).clusters}
+        name = options.cluster or (next(iter(clusters)) if len(clusters) == 1 else None)
+        if name not in clusters:
+            raise CommandError(
+                f"{options.config}: which cluster? It has {', '.join(clusters)}", "--cluster NAME"
+            )
+        return clusters[name]
+    asked = {
+        "bootstrap_servers": options.bootstrap_server,
+        "jitter_ms": 0,
+        "missed_rounds": 1,
+        "header_fetches": 20,
+        **({"command_config": options.command_config} if options.command_config else {}),
+        **({"zookeeper_connect": options.zookeeper} if options.zookeeper else {}),
+    }
+    source = {"type": "direct", "collector": "brokers", "options": asked}
+    return Cluster.model_validate({"name": "live", "source": source})
+
+
+def _answer(options: Options, seen: Seen) -> Told:
+    from tidestaff.consistency import what_if  # noqa: PLC0415 - slow
+    from tidestaff.streaming.what_if import told  # noqa: PLC0415
+
+    behind = what_if.catching_up(seen.earlier, seen.partitions)
+    if options.question == "stop":
+        brokers = _brokers(options.what, seen)
+        found = what_if.stop(seen.partitions, brokers, controlled=not options.crash)
+        return told.of_stop(found, behind)
+    if options.question == "restart":
+        plan = what_if.restart(seen.partitions, _brokers(options.what, seen))
+        return told.of_restart(plan, behind)
+    if options.question == "reassign":
+        live = {b for b, r in seen.registrations.items() if not r.fenced}
+        return told.of_reassign(what_if.reassign(seen.partitions, _plan(options.what), live))
+    if options.what != "on":
+        raise UsageError(f"tidestaff what-if unclean: found {options.what!r}, expected on")
+    return told.of_unclean(
+        what_if.unclean_on(seen.partitions), what_if.unclean_risk(seen.partitions)
+    )
+
+
+def _brokers(text: str, seen: Seen) -> list[int]:
+    known = seen.brokers
+    if text == "all":
+        return known
+    found: list[int] = []
+    for word in text.split(","):
+        name = word.strip()
+        if name.startswith("rack:"):
+            rack = name.removeprefix("rack:")
+            racks = {b: r.rack for b, r in seen.registrations.items()}
+            mine = [b for b, each in racks.items() if each == rack]
+            if not mine:
+                there = sorted({str(each) for each in racks.values() if each})
+                raise CommandError(
+                    f"no broker of rack {rack!r} is registered",
+                    f"racks: {', '.join(there) or 'none is told'}",
+                )
+            found += mine
+        elif name.isdigit() and int(name) in known:
+            found.append(int(name))
+        else:
+            raise CommandError(
+                f"found {name!r}, expected a broker of {', '.join(map(str, known))}, rack:NAME "
+                "or all"
+            )
+    return sorted(set(found))
+
+
+def _plan(name: str) -> dict[TopicPartition, tuple[int, ...]]:
+    """As kafka-reassign-partitions.sh takes it."""
+    try:
+        content = json.loads(Path(name).read_text(encoding="utf-8"))
+        return {
+            TopicPartition(str(each["topic"]), int(each["partition"])): tuple(
+                int(b) for b in each["replicas"]
+            )
+            for each in content["partitions"]
+        }
+    except (ValueError, KeyError, TypeError):
+        raise CommandError(
+            f"{name}: no reassignment, expected "
+            '{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}'
+        ) from None

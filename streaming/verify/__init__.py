@@ -1,0 +1,1 @@
+"""Contents of replicas, read where they are and compared by `consistency.comparison`."""

@@ -1,0 +1,152 @@
+"""Copies read by the agents beside the brokers: digests travel, payloads stay where they are."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+from tidestaff.connectors.agent_digests import MOST_RANGES, DigestQuestion, Range
+from tidestaff.connectors.errors import ConnectorError
+from tidestaff.streaming.commands.exits import CommandError
+from tidestaff.streaming.verify.copies import (
+    PartitionCopies,
+    Traffic,
+    extent_of_files,
+    is_compacted,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tidestaff.connectors.agent_answers import AgentAnswer
+    from tidestaff.connectors.agent_client import AgentClient
+    from tidestaff.connectors.agent_digests import DigestAnswer
+    from tidestaff.consistency.batches import BatchMark, RangeDigest
+    from tidestaff.consistency.model import BrokerId, TopicPartition
+    from tidestaff.streaming.verify.copies import Asked
+
+_MARKED_AT_ONCE: Final = 200
+
+
+class AgentDigests:
+    """Questions about ranges, to the agent of a broker."""
+
+    def __init__(self, client: AgentClient, urls: Mapping[BrokerId, str]) -> None:
+        self._client, self.urls = client, urls
+        self.requests = 0
+
+    def digests(
+        self, broker: BrokerId, asked: Asked, *, check: bool
+    ) -> Mapping[TopicPartition, RangeDigest]:
+        answers = self._all(broker, asked, MOST_RANGES, check=check, marks=False)
+        return {p: a.digest for (p, _), a in zip(asked, answers, strict=True)}
+
+    def marks(self, broker: BrokerId, asked: Asked) -> Mapping[TopicPartition, Sequence[BatchMark]]:
+        answers = self._all(broker, asked, _MARKED_AT_ONCE, check=False, marks=True)
+        return {p: a.marks for (p, _), a in zip(asked, answers, strict=True)}
+
+    def _all(
+        self, broker: BrokerId, asked: Asked, at_once: int, *, check: bool, marks: bool
+    ) -> list[DigestAnswer]:
+        """An agent answers as much as it has time for, and is asked for the rest."""
+        ranges = [Range(partition, offsets) for partition, offsets in asked]
+        found: list[DigestAnswer] = []
+        while len(found) < len(ranges):
+            some = tuple(ranges[len(found) : len(found) + at_once])
+            self.requests += 1
+            answers = self._client.ask_digests(
+                broker, self.urls[broker], DigestQuestion(some, check, marks)
+            )
+            if not 0 < len(answers) <= len(some):
+                raise ConnectorError(
+                    f"the agent of broker {broker} answers {len(answers)} of {len(some)} ranges",
+                    "run the agent and this command in the same release",
+                )
+            found += answers
+        return found
+
+    @property
+    def traffic(self) -> Traffic:
+        return Traffic(self._client.bytes_moved, self.requests)
+
+
+class AgentSource:
+    """Agents alone, without a word of the brokers: watermarks are those of the checkpoint files,
+    some seconds old, and nobody says who leads. Works while brokers are down."""
+
+    kind = "agents"
+    live = True
+    at_once = 2_000
+    bytes_at_once = 1 << 32
+    marks_at_once = 64
+
+    def __init__(
+        self,
+        client: AgentClient,
+        urls: Mapping[BrokerId, str],
+        compacted: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        self._client, self._urls = client, urls
+        self._digests = AgentDigests(client, urls)
+        self._compacted = compacted
+        self._silent: dict[BrokerId, str] = {}
+        self._pool = ThreadPoolExecutor(len(urls), thread_name_prefix="agents")
+        self.digests, self.marks = self._digests.digests, self._digests.marks
+
+    def partitions(self, wanted: Callable[[str], bool]) -> list[PartitionCopies]:
+        def ask(broker: BrokerId) -> tuple[BrokerId, AgentAnswer | ConnectorError]:
+            try:
+                url = self._urls[broker]
+                listed = self._client.ask(broker, url, ()).others
+                mine = [partition for partition in listed if wanted(partition.topic)]
+                return broker, self._client.ask(broker, url, mine, log_ends=True)
+            except ConnectorError as error:
+                return broker, error
+
+        found: dict[TopicPartition, PartitionCopies] = {}
+        failed: list[ConnectorError] = []
+        for broker, answer in self._pool.map(ask, self._urls):
+            if isinstance(answer, ConnectorError):
+                failed.append(answer)
+                self._silent[broker] = answer.reason
+            else:
+                self._add(broker, answer, found)
+        if len(failed) == len(self._urls):
+            raise CommandError(failed[0].reason, failed[0].remedy)
+        for copies in found.values():
+            copies.unread |= self._silent
+        return [found[partition] for partition in sorted(found)]
+
+    def _add(
+        self,
+        broker: BrokerId,
+        answer: AgentAnswer,
+        found: dict[TopicPartition, PartitionCopies],
+    ) -> None:
+        for partition, replica in answer.replicas.items():
+            mine = found.setdefault(partition, PartitionCopies(partition, []))
+            extent = extent_of_files(
+                broker, replica, compacted=is_compacted(partition.topic, self._compacted)
+            )
+            if isinstance(extent, str):
+                mine.unread[broker] = extent
+            else:
+                mine.extents.append(extent)
+
+    def again(self, partition: TopicPartition) -> PartitionCopies | None:
+        found: dict[TopicPartition, PartitionCopies] = {}
+        for broker, url in self._urls.items():
+            if broker not in self._silent:
+                answer = self._client.ask(broker, url, [partition], log_ends=True)
+                self._add(broker, answer, found)
+        mine = found.get(partition)
+        if mine is not None:
+            mine.unread |= self._silent
+        return mine
+
+    @property
+    def traffic(self) -> Traffic:
+        return self._digests.traffic
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False)

@@ -1,0 +1,247 @@
+"""Copies behind the brokers of a live cluster: bounds from a collector's round, contents by Fetch
+from every replica, or by the agents beside them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from tidestaff.connectors.digest_wire import WireRanges
+from tidestaff.connectors.errors import ConnectorError
+from tidestaff.connectors.pacing import ByteRate
+from tidestaff.consistency.batches import Extent
+from tidestaff.consistency.model import HealthObservation, PartitionObservation, TopicPartition
+from tidestaff.streaming.commands.exits import CommandError
+from tidestaff.streaming.verify.agents import AgentDigests
+from tidestaff.streaming.verify.copies import PartitionCopies, Traffic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tidestaff.connectors.agent_client import AgentClient, AgentUrls
+    from tidestaff.consistency.batches import BatchMark, RangeDigest
+    from tidestaff.consistency.model import BrokerId, Observation, ReplicaReading
+    from tidestaff.streaming.verify.copies import Asked
+
+_WIRE_BYTES: Final = 1 << 26
+_LINEAGE_ROUNDS: Final = 8
+_BETWEEN_ROUNDS_S: Final = 0.3
+
+
+class BrokerSource:
+    """One round gives the bounds; where a log start is that of the remote part of a tiered log,
+    the local part counts."""
+
+    live = True
+
+    def __init__(
+        self,
+        collector: Any,
+        reader: Any,
+        *,
+        bytes_a_second: float,
+        agents: tuple[AgentClient, AgentUrls] | None,
+        lineages: bool,
+    ) -> None:
+        self._collector, self._reader, self._lineages = collector, reader, lineages
+        rate = ByteRate(bytes_a_second, time.monotonic, time.sleep)
+        self._wire = WireRanges(reader, rate.wait)
+        self._agents = agents
+        self._by_agents: AgentDigests | None = None
+        self._sizes: dict[TopicPartition, int] = {}
+        self._away: dict[BrokerId, str] = {}
+        self.kind = "brokers" if agents is None else "brokers and agents"
+        self.at_once = 64 if agents is None else 2_000
+        self.bytes_at_once = _WIRE_BYTES if agents is None else 1 << 32
+        self.marks_at_once = 4_096 if agents is None else 64
+
+    def partitions(self, wanted: Callable[[str], bool]) -> list[PartitionCopies]:
+        seen = self._round()
+        for _ in range(_LINEAGE_ROUNDS if self._lineages else 0):
+            if all(r.lineage is not None for o in seen for r in o.replicas if wanted(o.topic)):
+                break
+            time.sleep(_BETWEEN_ROUNDS_S)
+            seen = self._round()
+        if self._agents is not None:
+            client, urls = self._agents
+            hosts = self._reader.hosts() if urls.pattern is not None else {}
+            brokers = {b for o in seen for b in o.assignment.replicas}
+            found = {b: urls.of(b, hosts.get(b)) for b in brokers}
+            self._by_agents = AgentDigests(client, {b: u for b, u in found.items() if u})
+        self._measure({b for o in seen for b in o.assignment.replicas})
+        mine = [o for o in seen if wanted(o.topic) and not o.deleting]
+        cleaned = self._cleaned([o for o in mine if o.settings.compacted])
+        return [self._copies(o, cleaned) for o in mine]
+
+    def again(self, partition: TopicPartition) -> PartitionCopies | None:
+        for each in self._round():
+            if (each.topic, each.partition) == partition:
+                return self._copies(each, self._cleaned([each]))
+        return None
+
+    def _round(self) -> list[PartitionObservation]:
+        seen: list[Observation] = self._collector.round()
+        found = {
+            (each.topic, each.partition): each
+            for each in seen
+            if isinstance(each, PartitionObservation)
+        }
+        troubles = [each for each in seen if isinstance(each, HealthObservation)]
+        if not found and troubles:
+            raise CommandError(troubles[0].reason, troubles[0].remedy)
+        self._away = {
+            each.broker: each.reason
+            for each in troubles
+            if each.broker is not None and each.place == f"broker {each.broker}"
+        }
+        self._wire.topic_ids = {each.topic: each.topic_id for each in found.values()}
+        return sorted(found.values(), key=lambda each: (each.topic, each.partition))
+
+    def _measure(self, brokers: set[BrokerId]) -> None:
+        """Sizes are for the progress bar and the size of questions: who does not tell, does not."""
+        for broker in sorted(brokers - self._away.keys()):
+            try:
+                for directory in self._reader.log_dirs(broker):
+                    for replica in directory.replicas:
+                        known = self._sizes.get(replica.partition, 0)
+                        self._sizes[replica.partition] = known + replica.size
+            except ConnectorError:
+                continue
+
+    def _cleaned(
+        self, compacted: Sequence[PartitionObservation]
+    ) -> Mapping[tuple[BrokerId, TopicPartition], int]:
+        """How far cleaners came, from the agents; nobody else knows."""
+        found: dict[tuple[BrokerId, TopicPartition], int] = {}
+        if self._by_agents is None or self._agents is None or not compacted:
+            return found
+        names = [TopicPartition(each.topic, each.partition) for each in compacted]
+        for broker, url in self._by_agents.urls.items():
+            try:
+                answer = self._agents[0].ask(broker, url, names)
+            except ConnectorError:
+                continue
+            for partition, replica in answer.replicas.items():
+                found[broker, partition] = replica.cleaner_offset or 0
+        return found
+
+    def _copies(
+        self,
+        seen: PartitionObservation,
+        cleaned: Mapping[tuple[BrokerId, TopicPartition], int],
+    ) -> PartitionCopies:
+        partition = TopicPartition(seen.topic, seen.partition)
+        leader = seen.state.leader if seen.state.leader >= 0 else None
+        copies = PartitionCopies(partition, [], leader, seen.state.leader_epoch)
+        copies.bytes = self._sizes.get(partition, 0)
+        readings = {each.broker: each for each in seen.replicas}
+        for broker in seen.assignment.replicas:
+            extent = self._extent(seen, broker, readings.get(broker), cleaned)
+            if isinstance(extent, str):
+                copies.unread[broker] = extent
+            else:
+                copies.extents.append(extent)
+        return copies
+
+    def _extent(
+        self,
+        seen: PartitionObservation,
+        broker: BrokerId,
+        reading: ReplicaReading | None,
+        cleaned: Mapping[tuple[BrokerId, TopicPartition], int],
+    ) -> Extent | str:
+        if reading is None:
+            return self._away.get(broker, "the broker told nothing of this replica")
+        if not reading.log_dir_online:
+            return "its log directory is offline"
+        start, watermark, end = (
+            reading.log_start_offset,
+            reading.high_watermark,
+            reading.log_end_offset,
+        )
+        if start is None or watermark is None or end is None:
+            return "the broker did not tell its log start, high watermark and log end together"
+        if seen.settings.remote_storage:
+            if reading.local_log_start_offset is None:
+                return "tiered storage: the broker does not tell where its local log starts"
+            start = max(start, reading.local_log_start_offset)
+        partition = TopicPartition(seen.topic, seen.partition)
+        up_to = cleaned.get((broker, partition)) if seen.settings.compacted else 0
+        return Extent(
+            broker,
+            start,
+            max(watermark, start),
+            max(end, start),
+            reading.lineage,
+            up_to,
+            in_sync=broker in seen.state.isr,
+            topic_id=reading.topic_id,
+        )
+
+    def digests(
+        self, broker: BrokerId, asked: Asked, *, check: bool
+    ) -> Mapping[TopicPartition, RangeDigest]:
+        if self._by_agents is not None and broker in self._by_agents.urls:
+            return self._by_agents.digests(broker, asked, check=check)
+        return self._wire.digests(broker, asked, check=check)
+
+    def marks(self, broker: BrokerId, asked: Asked) -> Mapping[TopicPartition, Sequence[BatchMark]]:
+        if self._by_agents is not None and broker in self._by_agents.urls:
+            return self._by_agents.marks(broker, asked)
+        return self._wire.marks(broker, asked)
+
+    @property
+    def traffic(self) -> Traffic:
+        by_agents = Traffic(0, 0) if self._by_agents is None else self._by_agents.traffic
+        return Traffic(
+            self._wire.bytes_moved + by_agents.bytes, self._wire.requests + by_agents.requests
+        )
+
+    def close(self) -> None:
+        self._collector.close()
+        self._reader.close()
+
+
+def broker_source(
+    bootstrap_server: str,
+    *,
+    command_config: str | None = None,
+    bytes_a_second: float = 0.0,
+    agents: tuple[AgentClient, AgentUrls] | None = None,
+    quick: bool = False,
+    more: Mapping[str, object] | None = None,
+) -> BrokerSource:
+    """`quick` waits for lineages of followers, which are found by bisection over some rounds."""
+    from tidestaff.connectors.broker_options import options_of  # noqa: PLC0415 - slow
+    from tidestaff.connectors.brokers import BrokerConnector  # noqa: PLC0415
+    from tidestaff.connectors.kafka_python_reader import KafkaPythonReader  # noqa: PLC0415
+
+    given: dict[str, object] = {
+        "bootstrap_servers": bootstrap_server,
+        "jitter_ms": 0,
+        "missed_rounds": 1,
+        "burst_rounds": 0,
+        "header_fetches": 20 if quick else 0,
+        **({"command_config": command_config} if command_config else {}),
+        **(more or {}),
+    }
+    try:
+        options = options_of(given, {})
+        readers = [
+            KafkaPythonReader(
+                options.bootstrap_servers, options.properties, timeout_ms=options.timeout_ms
+            )
+            for _ in range(2)
+        ]
+    except ConnectorError as error:
+        raise CommandError(error.reason, error.remedy) from None
+    collector = BrokerConnector(
+        readers[0], "verify", options, now_ms=lambda: int(time.time() * 1_000)
+    )
+    return BrokerSource(
+        collector,
+        readers[1],
+        bytes_a_second=bytes_a_second,
+        agents=agents,
+        lineages=quick and agents is None,
+    )

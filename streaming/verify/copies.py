@@ -1,0 +1,94 @@
+"""What a verification reads from: the copies of a cluster's partitions, wherever they are."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from tidestaff.consistency.batches import Extent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tidestaff.connectors.log_directories import DiskReplica
+    from tidestaff.consistency.batches import BatchMark, RangeDigest
+    from tidestaff.consistency.model import BrokerId, OffsetRange, TopicPartition
+
+    Asked = Sequence[tuple[TopicPartition, OffsetRange]]
+
+_COMPACTED: Final = re.compile(r"__consumer_offsets|__transaction_state|__share_group_state")
+
+
+@dataclass
+class PartitionCopies:
+    """One partition: its copies that can be read, who leads, and what cannot be read, why."""
+
+    partition: TopicPartition
+    extents: list[Extent]
+    leader: BrokerId | None = None
+    leader_epoch: int | None = None
+    unread: dict[BrokerId, str] = field(default_factory=dict)
+    bytes: int = 0
+    """Of all copies together, as far as it is known."""
+
+
+class Traffic(NamedTuple):
+    """How much has been moved so far, over a network or from another process."""
+
+    bytes: int
+    requests: int
+
+
+class CopySource(Protocol):
+    """Where copies are read. Questions go to one broker's copies and may be asked from several
+    threads, one for each broker. Each may raise a ConnectorError."""
+
+    kind: str
+    """`log directories`, `agents` or `brokers`: how it is told."""
+    live: bool
+    """Whether copies may change while they are read: then a difference is looked at again."""
+    at_once: int
+    """Partitions that are worth asking for together."""
+    bytes_at_once: int
+    """Of one copy of one partition, in one question."""
+    marks_at_once: int
+
+    def partitions(self, wanted: Callable[[str], bool]) -> list[PartitionCopies]: ...
+    def again(self, partition: TopicPartition) -> PartitionCopies | None: ...
+    def digests(
+        self, broker: BrokerId, asked: Asked, *, check: bool
+    ) -> Mapping[TopicPartition, RangeDigest]: ...
+    def marks(
+        self, broker: BrokerId, asked: Asked
+    ) -> Mapping[TopicPartition, Sequence[BatchMark]]: ...
+    @property
+    def traffic(self) -> Traffic: ...
+    def close(self) -> None: ...
+
+
+def is_compacted(topic: str, told: Callable[[str], bool]) -> bool:
+    """Where no broker can be asked: Kafka's own compacted topics, and those the user names."""
+    return told(topic) or _COMPACTED.fullmatch(topic) is not None
+
+
+def extent_of_files(broker: BrokerId, replica: DiskReplica, *, compacted: bool) -> Extent | str:
+    """A copy by its files; or why it cannot be compared."""
+    if not replica.online:
+        return "its log directory is offline"
+    if replica.log_end_offset is None or replica.log_start_offset is None:
+        return "its segments cannot be read"
+    if replica.high_watermark is None:
+        return "replication-offset-checkpoint names no high watermark for it"
+    start = replica.log_start_offset
+    cleaned = replica.cleaner_offset
+    return Extent(
+        broker,
+        start,
+        # Files are written at different times: a watermark may be older than the log start.
+        max(replica.high_watermark, start),
+        max(replica.log_end_offset, start),
+        replica.lineage,
+        cleaned if cleaned is not None else None if compacted else 0,
+        topic_id=replica.topic_id,
+    )

@@ -1,0 +1,233 @@
+"""A verification from its beginning to its end: many partitions at once, every broker in a thread.
+
+A difference that is found where copies may still change is looked at once more with fresh bounds:
+a leader may have changed, a log may have been cut while it was read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tidestaff.connectors.errors import ConnectorError
+from tidestaff.consistency.comparison import Comparison
+from tidestaff.consistency.comparison_quick import compare_lineages
+from tidestaff.consistency.comparison_verdict import Outcome
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterable, Mapping
+
+    from tidestaff.consistency.batches import BatchMark, RangeDigest
+    from tidestaff.consistency.comparison import Question
+    from tidestaff.consistency.comparison_verdict import Verdict
+    from tidestaff.consistency.model import BrokerId, TopicPartition
+    from tidestaff.streaming.verify.copies import CopySource, PartitionCopies
+
+_LOOKED_AT: Final = 3
+_UNKNOWN_SPAN: Final = 1 << 20
+
+
+class Result(NamedTuple):
+    """The verdict on one partition, and which copies it is about."""
+
+    partition: TopicPartition
+    verdict: Verdict
+    brokers: tuple[BrokerId, ...]
+    leader: BrokerId | None
+    unread: tuple[tuple[BrokerId, str], ...] = ()
+    quick: bool = False
+
+
+class Progress(NamedTuple):
+    """How far it has come; bytes are estimated from the offsets that are done."""
+
+    done: int
+    partitions: int
+    share: float
+    bytes_done: float
+    seconds: float
+
+
+@dataclass(eq=False)
+class _Item:
+    """One partition on its way."""
+
+    copies: PartitionCopies
+    comparison: Comparison
+    offsets: int
+    looked: int = 1
+    question: Question | None = None
+    found: dict[BrokerId, object] = field(default_factory=dict)
+
+
+class Verification:
+    """`done_to` says where an earlier run has come to; `stop` ends it early."""
+
+    def __init__(
+        self,
+        source: CopySource,
+        *,
+        stop: threading.Event,
+        check: bool = False,
+        quick: bool = False,
+        done_to: Mapping[TopicPartition, int] | None = None,
+        tell: Callable[[Progress], None] = lambda _: None,
+        threads: int = 8,
+    ) -> None:
+        self._source, self._stop, self._check, self._quick = source, stop, check, quick
+        self._done_to, self._tell = done_to or {}, tell
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="verify")
+        self._began = time.monotonic()
+        self._bytes = self._weight = 0
+        self._finished = 0.0
+        self.results: list[Result] = []
+        self.active: deque[_Item] = deque()
+
+    def run(self, copies: Iterable[PartitionCopies]) -> list[Result]:
+        """Partitions whose lineages disagree come first: whoever waits sees them first."""
+        listed = list(copies)
+        try:
+            if self._quick:
+                self.results = [self._quickly(each) for each in listed]
+                return self.results
+            waiting = deque(sorted(listed, key=_agrees))
+            self._bytes = sum(each.bytes for each in listed)
+            self._weight = max(sum(map(_offsets, listed)), 1)
+            while (waiting or self.active) and not self._stop.is_set():
+                while waiting and len(self.active) < self._source.at_once:
+                    self.active.append(self._begin(waiting.popleft()))
+                self._round()
+                self._progress(len(listed))
+            return self.results
+        finally:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def unfinished(self) -> dict[TopicPartition, int]:
+        """Where a later run may go on; a partition that differs begins anew."""
+        found = {}
+        for item in self.active:
+            clean = item.comparison.verdict()
+            if not clean.differences and not clean.corrupt and item.looked == 1:
+                found[item.copies.partition] = item.comparison.done_to
+        return found
+
+    # -- the inside
+
+    def _quickly(self, copies: PartitionCopies) -> Result:
+        verdict = compare_lineages(copies.extents, copies.leader)
+        return _result(copies, verdict, quick=True)
+
+    def _begin(self, copies: PartitionCopies, done_to: int = 0, looked: int = 1) -> _Item:
+        offsets = _offsets(copies)
+        span = _UNKNOWN_SPAN
+        if copies.bytes and copies.extents:
+            a_copy = copies.bytes / len(copies.extents)
+            longest = max(e.log_end_offset - e.log_start_offset for e in copies.extents)
+            span = int(max(self._source.bytes_at_once * longest / a_copy, 1))
+        elif self._source.bytes_at_once >= 1 << 32:
+            span = 1 << 62
+        comparison = Comparison(
+            copies.extents,
+            leader=copies.leader,
+            span=span,
+            marks_at_once=self._source.marks_at_once,
+            done_to=done_to or self._done_to.get(copies.partition, 0),
+        )
+        return _Item(copies, comparison, offsets, looked)
+
+    def _round(self) -> None:
+        """The next question of every partition, all of a broker's together."""
+        asked: dict[tuple[BrokerId, bool], list[_Item]] = {}
+        before, self.active = self.active, deque()
+        for item in before:
+            item.question, item.found = item.comparison.question(), {}
+            if item.question is None:
+                self._finish(item)
+                continue
+            self.active.append(item)
+            for broker in item.question.window.brokers:
+                asked.setdefault((broker, item.question.marks), []).append(item)
+        for (broker, _), items, answers in self._pool.map(self._ask, asked.items()):
+            for item in items:
+                if isinstance(answers, ConnectorError):
+                    item.comparison.unreadable(broker, answers.reason)
+                elif item.copies.partition in answers:
+                    item.found[broker] = answers[item.copies.partition]
+                else:
+                    item.comparison.unreadable(broker, "it gave no answer for this partition")
+        for item in self.active:
+            if item.question is not None:  # None: it has just begun anew
+                self._take(item)
+
+    def _ask(
+        self, asked: tuple[tuple[BrokerId, bool], list[_Item]]
+    ) -> tuple[
+        tuple[BrokerId, bool], list[_Item], Mapping[TopicPartition, object] | ConnectorError
+    ]:
+        (broker, marks), items = asked
+        ranges = [(i.copies.partition, i.question.offsets) for i in items if i.question]
+        try:
+            if marks:
+                return asked[0], items, self._source.marks(broker, ranges)
+            return asked[0], items, self._source.digests(broker, ranges, check=self._check)
+        except ConnectorError as error:
+            return asked[0], items, error
+
+    def _take(self, item: _Item) -> None:
+        question = item.question
+        assert question is not None
+        if len(item.found) < len(question.window.brokers):
+            item.comparison.again(question)
+        elif question.marks:
+            marks: dict[BrokerId, list[BatchMark]] = item.found  # type: ignore[assignment]
+            item.comparison.marks(question, marks)
+        else:
+            digests: dict[BrokerId, RangeDigest] = item.found  # type: ignore[assignment]
+            item.comparison.digests(question, digests)
+
+    def _finish(self, item: _Item) -> None:
+        verdict = item.comparison.verdict()
+        suspicious = verdict.outcome in (Outcome.DIVERGED, Outcome.CORRUPT)
+        if suspicious and self._source.live and item.looked < _LOOKED_AT:
+            fresh = self._again(item)
+            moved = fresh is not None and fresh.leader_epoch != item.copies.leader_epoch
+            if fresh is not None and (item.looked == 1 or moved):
+                self.active.append(self._begin(fresh, looked=item.looked + 1))
+                return
+        self._finished += item.offsets
+        self.results.append(_result(item.copies, verdict))
+
+    def _again(self, item: _Item) -> PartitionCopies | None:
+        try:
+            fresh = self._source.again(item.copies.partition)
+        except ConnectorError:
+            return None
+        if fresh is not None:
+            fresh.bytes = fresh.bytes or item.copies.bytes
+            fresh.unread = {**item.copies.unread, **fresh.unread}
+        return fresh
+
+    def _progress(self, partitions: int) -> None:
+        under_way = sum(item.offsets - item.comparison.left for item in self.active)
+        share = min((self._finished + max(under_way, 0)) / self._weight, 1.0)
+        seconds = time.monotonic() - self._began
+        self._tell(Progress(len(self.results), partitions, share, share * self._bytes, seconds))
+
+
+def _offsets(copies: PartitionCopies) -> int:
+    return max((e.end - e.log_start_offset for e in copies.extents), default=0)
+
+
+def _agrees(copies: PartitionCopies) -> bool:
+    return compare_lineages(copies.extents, copies.leader).outcome is not Outcome.DIVERGED
+
+
+def _result(copies: PartitionCopies, verdict: Verdict, *, quick: bool = False) -> Result:
+    brokers = tuple(sorted(each.broker for each in copies.extents))
+    unread = tuple(sorted(copies.unread.items()))
+    return Result(copies.partition, verdict, brokers, copies.leader, unread, quick)

@@ -1,0 +1,64 @@
+"""Where an interrupted verification goes on: partitions that are equal, and how far others came."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from tidestaff.consistency.model import TopicPartition
+from tidestaff.streaming.commands.exits import CommandError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+VERSION: Final = 1
+DEFAULT_NAME: Final = "tidestaff-verify.state"
+
+
+@dataclass
+class State:
+    """`about` is what was asked for: another question cannot be gone on with."""
+
+    about: dict[str, Any]
+    equal: dict[TopicPartition, dict[str, Any]] = field(default_factory=dict)
+    done_to: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def save(self, path: Path) -> None:
+        """Beside and renamed: whoever reads sees the old one or the new one."""
+        content = {
+            "version": VERSION,
+            "about": self.about,
+            "equal": list(self.equal.values()),
+            "done_to": [[*partition, offset] for partition, offset in self.done_to.items()],
+        }
+        beside = path.with_name(f"{path.name}.tmp")
+        beside.write_text(json.dumps(content, indent=1), encoding="utf-8")
+        beside.replace(path)
+
+
+def load(path: Path, about: Mapping[str, Any]) -> State:
+    """Refuses a file that is none, or that belongs to another question."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        found = State(
+            content["about"],
+            {TopicPartition(e["topic"], int(e["partition"])): e for e in content["equal"]},
+            {TopicPartition(t, int(n)): int(offset) for t, n, offset in content["done_to"]},
+        )
+        version = content["version"]
+    except FileNotFoundError:
+        raise CommandError(
+            f"{path}: there is no such file, expected one that Ctrl-C left", "leave out --resume"
+        ) from None
+    except (ValueError, KeyError, TypeError):
+        raise CommandError(
+            f"{path}: found no state of a verification", "leave out --resume to begin anew"
+        ) from None
+    if version != VERSION or found.about != dict(about):
+        raise CommandError(
+            f"{path}: it belongs to another verification: {found.about}",
+            "give the same sources, topics and depth, or leave out --resume to begin anew",
+        )
+    return found

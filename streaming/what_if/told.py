@@ -1,0 +1,325 @@
+"""A forecast for people, a verdict first; and for machines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from tidestaff.streaming.commands.exits import Exit
+from tidestaff.streaming.commands.layout import paragraph, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tidestaff.consistency.what_if import (
+        CatchUp,
+        Change,
+        Move,
+        RestartPlan,
+        StopForecast,
+        UncleanElection,
+    )
+
+_MOST: Final = 40
+
+
+class Told(NamedTuple):
+    """A verdict in one line, what stands under it, the same as a value, and the exit code."""
+
+    verdict: str
+    lines: list[str]
+    value: dict[str, Any]
+    code: Exit
+
+
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def _brokers(numbers: Iterable[int]) -> str:
+    listed = [str(n) for n in numbers]
+    return f"broker {listed[0]}" if len(listed) == 1 else f"brokers {', '.join(listed)}"
+
+
+# -- stop
+
+
+def of_stop(found: StopForecast, behind: Sequence[CatchUp]) -> Told:
+    faults = []
+    if found.losing:
+        records = sum(c.after.lost.end - c.after.lost.start for c in found.losing if c.after.lost)
+        faults.append(f"{_count(records, 'committed record')} would be lost")
+    if found.offline:
+        faults.append(f"{_count(len(found.offline), 'partition')} would be offline")
+    if found.under_min_isr:
+        faults.append(f"{_count(len(found.under_min_isr), 'partition')} would refuse acks=all")
+    code = Exit.CRITICAL if faults else Exit.OK
+    warnings = []
+    if found.one_copy_left and not faults:
+        left = _count(len(found.one_copy_left), "partition")
+        warnings.append(f"{left} would have one in-sync copy left")
+        code = Exit.WARNING
+    if found.unknown and not faults:
+        warnings.append(f"of {_count(len(found.unknown), 'partition')} not all could be read")
+        code = Exit.UNKNOWN
+    who = _brokers(found.stopping)
+    how = "" if found.controlled else " by a crash"
+    moved = sum(c.after.leader_changes and not c.after.offline for c in found.changes)
+    calm = f"{_count(moved, 'leader')} would move, nothing is lost or offline"
+    answer = {Exit.OK: "SAFE", Exit.WARNING: "RISKY", Exit.UNKNOWN: "CANNOT TELL"}.get(
+        code, "NOT SAFE"
+    )
+    told = "; ".join(faults or warnings or [calm])
+    verdict = f"{answer}: stopping {who}{how}: {told}"
+    return Told(verdict, _stop_lines(found, behind), _stop_value(found, behind), code)
+
+
+def _stop_lines(found: StopForecast, behind: Sequence[CatchUp]) -> list[str]:
+    lines = []
+    shown = [c for c in found.changes if _matters(c)]
+    shown.sort(key=lambda c: (c.after.lost is None, not c.newly_offline, c.name))
+    if shown:
+        rows = [_stop_row(c) for c in shown[:_MOST]]
+        lines += table(("PARTITION", "LEADER", "EPOCH", "ISR", "WHAT"), rows)
+        if len(shown) > _MOST:
+            lines.append(f"... and {len(shown) - _MOST} more; --json has them all")
+    rows = [(str(b), str(n), str(found.leaders_after[b])) for b, n in found.leaders_before.items()]
+    lines += ["", *table(("BROKER", "LEADS NOW", "LEADS THEN"), rows)]
+    if found.controller_moves:
+        lines += ["", "The controller is among them: another one takes over first."]
+    return [*lines, *_behind_lines(behind)]
+
+
+def _matters(change: Change) -> bool:
+    after = change.after
+    return (
+        after.leader_changes
+        or after.offline
+        or bool(after.cuts or after.missing)
+        or (change.newly_under_min_isr or change.one_copy_left)
+    )
+
+
+def _stop_row(change: Change) -> tuple[str, ...]:
+    before, after = change.before.state, change.after
+    leader = f"{before.leader} -> {after.leader if after.leader >= 0 else 'none'}"
+    if not after.leader_changes:
+        leader = str(before.leader)
+    what = []
+    if after.offline:
+        what.append("OFFLINE")
+    if after.unclean:
+        what.append("unclean election")
+    if after.lost is not None:
+        what.append(f"LOSES {after.lost}")
+    if change.newly_under_min_isr:
+        what.append(f"under min ISR ({len(after.isr)} of {change.minimum})")
+    elif change.one_copy_left:
+        what.append("one copy left")
+    for cut in after.cuts:
+        when = " when it is back" if cut.on_return else ""
+        what.append(f"broker {cut.broker} cuts {cut.offsets}{when}")
+    what += [f"not known: {each}" for each in after.missing]
+    isr = ",".join(map(str, after.isr))
+    return str(change.name), leader, str(after.leader_epoch), isr, "; ".join(what)
+
+
+def _behind_lines(behind: Sequence[CatchUp]) -> list[str]:
+    if not behind:
+        return []
+    rows = [(str(c.name), str(c.broker), str(c.behind), _eta(c.seconds)) for c in behind[:_MOST]]
+    return ["", *table(("OUT OF SYNC", "BROKER", "BEHIND", "BACK IN SYNC IN"), rows)]
+
+
+def _eta(seconds: float | None) -> str:
+    return "not at its present speed" if seconds is None else f"about {max(seconds, 1):.0f} s"
+
+
+def _change_value(change: Change) -> dict[str, Any]:
+    after = change.after
+    return {
+        "topic": after.topic,
+        "partition": after.partition,
+        "leader": [change.before.state.leader, after.leader],
+        "leader_epoch": [change.before.state.leader_epoch, after.leader_epoch],
+        "isr": [list(change.before.state.isr), list(after.isr)],
+        "offline": after.offline,
+        "unclean": after.unclean,
+        "under_min_isr": after.under_min_isr,
+        "min_isr": change.minimum,
+        "lost": None if after.lost is None else list(after.lost),
+        "cuts": [
+            {"broker": c.broker, "offsets": list(c.offsets), "on_return": c.on_return}
+            for c in after.cuts
+        ],
+        "missing": list(after.missing),
+    }
+
+
+def _stop_value(found: StopForecast, behind: Sequence[CatchUp]) -> dict[str, Any]:
+    return {
+        "stopping": list(found.stopping),
+        "controlled": found.controlled,
+        "safe": found.safe,
+        "partitions": [_change_value(c) for c in found.changes],
+        "leaders_before": {str(b): n for b, n in found.leaders_before.items()},
+        "leaders_after": {str(b): n for b, n in found.leaders_after.items()},
+        "offline": [str(c.name) for c in found.offline],
+        "under_min_isr": [str(c.name) for c in found.under_min_isr],
+        "losing": [str(c.name) for c in found.losing],
+        "controller_moves": found.controller_moves,
+        "out_of_sync": [
+            {"partition": str(c.name), "broker": c.broker, "behind": c.behind, "seconds": c.seconds}
+            for c in behind
+        ],
+    }
+
+
+# -- restart
+
+
+def of_restart(plan: RestartPlan, behind: Sequence[CatchUp]) -> Told:
+    blocked, waits = plan.blocked, [s for s in plan.steps if s.safe and not s.as_it_is.safe]
+    if blocked:
+        worst = blocked[0]
+        first = (worst.healed.offline or worst.healed.under_min_isr or worst.healed.losing)[0]
+        verdict = (
+            f"NOT SAFE: {_brokers(s.broker for s in blocked)} cannot stop without harm, "
+            f"even with every replica in sync ({first.name} first)"
+        )
+        code = Exit.CRITICAL
+    elif waits:
+        verdict = (
+            f"WAIT: a restart of {_brokers(s.broker for s in plan.steps)} is safe one by one, but "
+            f"{_brokers(s.broker for s in waits)} must wait for replicas to be in sync"
+        )
+        code = Exit.WARNING
+    else:
+        order = ", ".join(str(s.broker) for s in plan.steps)
+        verdict = f"SAFE: restart one by one in this order: {order}"
+        code = Exit.OK
+    rows = []
+    for number, step in enumerate(plan.steps, 1):
+        held = len(step.as_it_is.changes)
+        moved = sum(c.after.leader_changes for c in step.healed.changes)
+        rows.append((str(number), str(step.broker), f"{moved} of {held}", _step_words(step)))
+    lines = table(("STEP", "BROKER", "LEADERS MOVE", "BEFORE AND AFTER"), rows)
+    lines += [
+        "",
+        *paragraph(
+            "After each step wait until every partition of that broker has its "
+            "whole ISR again: ask 'tidestaff what-if stop NEXT' for the next."
+        ),
+    ]
+    value = {
+        "order": [s.broker for s in plan.steps],
+        "steps": [
+            {
+                "broker": s.broker,
+                "safe_now": s.as_it_is.safe,
+                "safe_when_in_sync": s.safe,
+                "wait_for": [str(each) for each in s.wait_for],
+                "blocked_by": [str(c.name) for c in (*s.healed.offline, *s.healed.under_min_isr)],
+            }
+            for s in plan.steps
+        ],
+    }
+    return Told(verdict, [*lines, *_behind_lines(behind)], value, code)
+
+
+def _step_words(step: Any) -> str:
+    if not step.safe:
+        bad = (*step.healed.offline, *step.healed.under_min_isr, *step.healed.losing)
+        names = ", ".join(str(c.name) for c in bad[:5])
+        more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
+        return f"cannot stop without harm to {names}{more}"
+    if not step.as_it_is.safe:
+        names = ", ".join(map(str, step.wait_for[:5]))
+        return f"wait first for {names}"
+    held = len(step.as_it_is.changes)
+    return f"can stop now; then wait for {_count(held, 'partition')} to be in sync"
+
+
+# -- reassign, unclean
+
+
+def of_reassign(moves: Sequence[Move]) -> Told:
+    stuck = [m for m in moves if m.away or m.unknown]
+    under = [m for m in moves if m.under_min_isr]
+    moved = [m for m in moves if m.leader_after != m.leader_before]
+    records = sum(m.records_to_copy or 0 for m in moves)
+    if stuck:
+        names = ", ".join(str(m.name) for m in stuck[:3])
+        verdict, code = f"NOT SAFE: {len(stuck)} would never end ({names})", Exit.CRITICAL
+    elif under:
+        verdict = f"NOT SAFE: {_count(len(under), 'partition')} would end under min ISR"
+        code = Exit.CRITICAL
+    else:
+        verdict = (
+            f"SAFE: {_count(len(moves), 'partition')}, {records} records to copy, "
+            f"{_count(len(moved), 'leader')} would move"
+        )
+        code = Exit.OK
+    rows = []
+    for m in moves[:_MOST]:
+        what = m.unknown or ""
+        if m.away:
+            what = f"waits for {_brokers(m.away)}, which is not there"
+        elif m.under_min_isr:
+            what = "ends under min ISR"
+        leader = f"{m.leader_before} -> {m.leader_after}"
+        rows.append(
+            (
+                str(m.name),
+                f"{_listed(m.replicas)} -> {_listed(m.target)}",
+                leader if m.leader_before != m.leader_after else str(m.leader_before),
+                "?" if m.records_to_copy is None else str(m.records_to_copy),
+                what,
+            )
+        )
+    lines = table(("PARTITION", "REPLICAS", "LEADER", "RECORDS TO COPY", "WHAT"), rows)
+    values = [{**m._asdict(), "name": str(m.name)} for m in moves]
+    return Told(verdict, lines, {"partitions": values}, code)
+
+
+def of_unclean(found: Sequence[UncleanElection], risks: StopForecast | None) -> Told:
+    losing = [e for e in found if e.lost is not None or e.lost_at_least]
+    if found:
+        records = sum(e.lost.end - e.lost.start for e in found if e.lost)
+        least = "at least " if any(e.lost_at_least for e in found) else ""
+        verdict = (
+            f"NOT SAFE: {_count(len(found), 'partition')} without a leader would get one, and lose "
+            f"{least}{_count(records, 'committed record')}"
+        )
+        code = Exit.CRITICAL if losing else Exit.WARNING
+    elif risks is not None and risks.losing:
+        names = _count(len(risks.losing), "partition")
+        verdict = f"RISKY: nothing is offline now, but {names} would lose records at a next failure"
+        code = Exit.WARNING
+    else:
+        verdict, code = "SAFE now: no partition is without a leader", Exit.OK
+    rows = [
+        (
+            str(e.name),
+            str(e.leader),
+            "none known" if e.lost is None else str(e.lost),
+            "yes" if e.lost_at_least else "no",
+        )
+        for e in found[:_MOST]
+    ]
+    lines = table(("PARTITION", "WOULD LEAD", "LOST", "PERHAPS MORE"), rows) if rows else []
+    value = {
+        "partitions": [
+            {
+                "partition": str(e.name),
+                "leader": e.leader,
+                "lost": None if e.lost is None else list(e.lost),
+                "perhaps_more": e.lost_at_least,
+            }
+            for e in found
+        ]
+    }
+    return Told(verdict, lines, value, code)
+
+
+def _listed(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, brokers))

@@ -1,0 +1,231 @@
+"""Digests of ranges from segments on disk and from fetched bytes: the same, in every format."""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+from tidestaff.connectors.broker_answers import NO_ERROR, OFFSET_OUT_OF_RANGE
+from tidestaff.connectors.digest_files import RangeReader
+from tidestaff.connectors.digest_wire import FetchedRecords, WireRanges
+from tidestaff.consistency.model import OffsetRange, TopicPartition
+
+from tests.connectors.segment_bytes import GZIP, old, v2
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
+
+
+def write_segments(
+    folder: Path, *segments: Sequence[bytes], starts: Sequence[int] | None = None
+) -> Path:
+    """Each named after its first batch's offset, which a compressed set does not tell."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, batches in enumerate(segments):
+        first = int.from_bytes(batches[0][:8]) if starts is None else starts[number]
+        (folder / f"{first:020d}.log").write_bytes(b"".join(batches))
+    return folder
+
+
+def mixed(count: int = 40, *, big: bool = False) -> list[bytes]:
+    """Batches of one to three records; with `big` payloads that are worth skipping."""
+    found, offset = [], 0
+    for number in range(count):
+        records = number % 3 + 1
+        value = b"x" * (20_000 if big and number % 4 else 10)
+        found.append(v2(offset, records, epoch=number // 10, value=value))
+        offset += records
+    return found
+
+
+def end_of(batches: Sequence[bytes]) -> int:
+    return int.from_bytes(batches[-1][:8]) + int.from_bytes(batches[-1][23:27]) + 1
+
+
+@pytest.mark.parametrize("big", [False, True], ids=["small", "large-and-small"])
+def test_a_digest_does_not_depend_on_where_segments_are_cut(tmp_path: Path, big: bool) -> None:
+    batches = mixed(big=big)
+    whole = RangeReader(str(write_segments(tmp_path / "a", batches)))
+    cut = RangeReader(str(write_segments(tmp_path / "b", batches[:7], batches[7:30], batches[30:])))
+    end = end_of(batches)
+    chance = random.Random(1)  # noqa: S311 - tests
+    ranges = [OffsetRange(0, end)]
+    ranges += [
+        OffsetRange(start, chance.randint(start + 1, end))
+        for start in (chance.randrange(end) for _ in range(40))
+    ]
+    for offsets in ranges:
+        one, other = whole.digest(offsets), cut.digest(offsets)
+        assert one == other
+        marks = cut.marks(offsets)
+        assert one.batches == len(marks)
+        assert one.records == sum(mark.records or 0 for mark in marks)
+        assert all(offsets.start <= mark.last_offset < offsets.end for mark in marks)
+    assert whole.digest(ranges[0]).batches == len(batches)
+
+
+def test_an_index_leads_to_the_range_and_a_wrong_one_does_not_mislead(tmp_path: Path) -> None:
+    batches = mixed(big=True)
+    folder = write_segments(tmp_path, batches)
+    offsets = OffsetRange(30, 50)
+    plain = RangeReader(str(folder)).digest(offsets)
+    positions, at = [], 0
+    for batch in batches:
+        positions.append((int.from_bytes(batch[:8]), at))
+        at += len(batch)
+    index = folder / f"{0:020d}.index"
+    index.write_bytes(b"".join(struct.pack(">ii", *entry) for entry in positions[1:]) + bytes(80))
+    assert RangeReader(str(folder)).digest(offsets) == plain
+    index.write_bytes(struct.pack(">ii", 20, positions[9][1] + 5))
+    assert RangeReader(str(folder)).digest(offsets) == plain
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda o: old(0, o, 3), id="v0"),
+        pytest.param(lambda o: old(1, o, 3), id="v1"),
+        pytest.param(lambda o: old(1, o, 3, compression=GZIP), id="v1-compressed-set"),
+        pytest.param(lambda o: v2(o, 3, compression=GZIP), id="v2-compressed"),
+        pytest.param(lambda o: v2(o, 3, transactional=True), id="v2-transactional"),
+    ],
+)
+def test_every_message_format_is_compared(tmp_path: Path, make: object) -> None:
+    assert callable(make)
+    batches = [make(offset) for offset in range(0, 30, 3)]
+    one = RangeReader(str(write_segments(tmp_path / "a", batches, starts=[0])))
+    cut = write_segments(tmp_path / "b", batches[:4], batches[4:], starts=[0, 12])
+    same = RangeReader(str(cut))
+    offsets = OffsetRange(0, 30)
+    assert one.digest(offsets) == same.digest(offsets)
+    assert one.digest(offsets, check=True).invalid_at is None
+    changed = [*batches[:5], make(15)[:-1] + b"!", *batches[6:]]
+    other = RangeReader(str(write_segments(tmp_path / "c", changed, starts=[0])))
+    # The payload alone changed: only reading it shows it.
+    assert other.digest(offsets, check=True).invalid_at in range(15, 18)
+
+
+def test_a_range_below_the_first_segment_says_where_the_log_begins(tmp_path: Path) -> None:
+    reader = RangeReader(str(write_segments(tmp_path, [v2(100), v2(101)])))
+    assert reader.digest(OffsetRange(90, 102)).starts_at == 100
+    assert reader.digest(OffsetRange(100, 102)).batches == 2
+
+
+def test_what_is_no_batch_is_named_with_its_place(tmp_path: Path) -> None:
+    batches = mixed(10)
+    folder = write_segments(tmp_path, batches)
+    log = folder / f"{0:020d}.log"
+    data = bytearray(log.read_bytes())
+    at = len(b"".join(batches[:4]))
+    data[at + 16] = 77  # the message format
+    log.write_bytes(data)
+    found = RangeReader(str(folder)).digest(OffsetRange(0, end_of(batches)))
+    assert found.unreadable_at == int.from_bytes(batches[4][:8])
+    assert str(at) in found.reason
+
+
+def test_a_directory_that_is_gone_is_unreadable_and_no_crash(tmp_path: Path) -> None:
+    found = RangeReader(str(tmp_path / "no")).digest(OffsetRange(0, 5))
+    assert found.unreadable_at == 0
+
+
+def test_payloads_are_paced_and_headers_are_not(tmp_path: Path) -> None:
+    asked: list[int] = []
+    batches = mixed(5)
+    reader = RangeReader(str(write_segments(tmp_path, batches)), asked.append)
+    reader.digest(OffsetRange(0, end_of(batches)))
+    assert asked == []
+    reader.digest(OffsetRange(0, end_of(batches)), check=True)
+    assert sum(asked) == len(b"".join(batches))
+
+
+# -- over the wire
+
+
+class Broker:
+    """Hands out batches as a broker does: from the batch that holds the position on, as many bytes
+    as are allowed, the last batch perhaps cut; the first partition's first batch always whole."""
+
+    def __init__(self, logs: Mapping[TopicPartition, Sequence[bytes]], log_start: int = 0) -> None:
+        self._logs, self._log_start = logs, log_start
+        self.requests = 0
+        self.refuses: dict[TopicPartition, int] = {}
+
+    def records(
+        self,
+        broker: int,
+        positions: Mapping[TopicPartition, int],
+        topic_ids: Mapping[str, str | None],
+        *,
+        whole_bytes: int,
+        partition_bytes: int,
+    ) -> Mapping[TopicPartition, FetchedRecords]:
+        del broker, topic_ids
+        self.requests += 1
+        found, left = {}, whole_bytes
+        for partition, position in positions.items():
+            if partition in self.refuses:
+                found[partition] = FetchedRecords(self.refuses[partition])
+                continue
+            if position < self._log_start:
+                found[partition] = FetchedRecords(OFFSET_OUT_OF_RANGE, b"", self._log_start)
+                continue
+            after = [b for b in self._logs[partition] if end_of([b]) > position]
+            data = b"".join(after)[: min(partition_bytes, left)]
+            if after and len(data) < len(after[0]):
+                data = after[0] if left == whole_bytes else b""
+            left -= len(data)
+            found[partition] = FetchedRecords(NO_ERROR, data)
+        return found
+
+
+@pytest.mark.parametrize("at_once", [300, 5_000, 1 << 20])
+def test_over_the_wire_digests_are_those_of_the_disk(
+    tmp_path: Path, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidestaff.connectors.digest_wire.PARTITION_BYTES", at_once)
+    batches = mixed(big=True)
+    disk = RangeReader(str(write_segments(tmp_path, batches)))
+    wire = WireRanges(Broker({T0: batches, T1: batches[:5]}))
+    end = end_of(batches)
+    for offsets in (OffsetRange(0, end), OffsetRange(3, 40), OffsetRange(17, 18)):
+        asked = [(T0, offsets), (T1, OffsetRange(0, end_of(batches[:5])))]
+        found = wire.digests(1, asked)
+        assert found[T0] == disk.digest(offsets)
+        assert found[T1] == disk.digest(OffsetRange(0, end_of(batches[:5])))
+        assert wire.marks(1, asked)[T0] == disk.marks(offsets)
+
+
+def test_over_the_wire_rot_is_found_by_reading_payloads() -> None:
+    batches = mixed(10)
+    batches[3] = batches[3][:-1] + b"!"
+    wire = WireRanges(Broker({T0: batches}))
+    offsets = OffsetRange(0, end_of(batches))
+    assert wire.digests(1, [(T0, offsets)])[T0].invalid_at is None
+    assert wire.digests(1, [(T0, offsets)], check=True)[T0].invalid_at == int.from_bytes(
+        batches[3][:8]
+    )
+
+
+def test_over_the_wire_an_offset_out_of_range_says_where_the_log_begins() -> None:
+    wire = WireRanges(Broker({T0: mixed(10)}, log_start=7))
+    assert wire.digests(1, [(T0, OffsetRange(2, 12))])[T0].starts_at == 7
+
+
+def test_a_partition_that_is_refused_is_left_out_and_the_others_go_on() -> None:
+    broker = Broker({T0: mixed(10), T1: mixed(10)})
+    broker.refuses[T0] = 3
+    offsets = OffsetRange(0, end_of(mixed(10)))
+    assert set(WireRanges(broker).digests(1, [(T0, offsets), (T1, offsets)])) == {T1}
+
+
+def test_a_range_that_ends_in_a_hole_ends() -> None:
+    """The cleaner may leave nothing at the end of what is visible."""
+    wire = WireRanges(Broker({T0: [v2(0), v2(1)]}))
+    assert wire.digests(1, [(T0, OffsetRange(0, 9))])[T0].batches == 2

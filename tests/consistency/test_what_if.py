@@ -1,0 +1,115 @@
+"""What would happen if: cluster-wide answers from partitions' forecasts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tidestaff.consistency import what_if
+from tidestaff.consistency.model import OffsetRange, TopicPartition
+from tidestaff.consistency.versions import Mode
+
+from tests.consistency.watch import Watch
+
+if TYPE_CHECKING:
+    from tidestaff.consistency.model import PartitionObservation
+
+
+def seen(partition: int = 0, **fields: Any) -> PartitionObservation:
+    settings = fields.pop("settings", {})
+    watch = Watch(**{"controller": 9, **fields}).setting(**settings)
+    return replace(watch.observation(), partition=partition)
+
+
+def test_a_stop_names_what_goes_offline_and_what_refuses_writers() -> None:
+    partitions = [
+        seen(0),
+        seen(1, isr=(1,)),
+        seen(2, settings={"min_insync_replicas": 3}),
+    ]
+    found = what_if.stop(partitions, {1}, controlled=True)
+    assert [c.name.partition for c in found.offline] == [1]
+    assert [c.name.partition for c in found.under_min_isr] == [2]
+    assert not found.safe
+    assert found.leaders_before == {1: 3, 2: 0, 3: 0}
+    assert found.leaders_after == {1: 0, 2: 2, 3: 0}
+
+
+def test_a_stop_that_harms_nobody_is_safe_and_counts_leaders() -> None:
+    found = what_if.stop([seen(0), seen(1, leader=2)], {1}, controlled=True)
+    assert found.safe
+    assert found.leaders_after == {1: 0, 2: 2, 3: 0}
+
+
+def test_what_was_offline_before_is_not_the_stops_doing() -> None:
+    found = what_if.stop([seen(0, leader=-1, isr=(1,))], {2}, controlled=True)
+    assert found.safe
+
+
+def test_a_crash_with_unclean_election_names_the_lost_range() -> None:
+    watch = Watch(isr=(1,), controller=9).setting(unclean_leader_election_enable=True)
+    watch.log(2, leo=3, hw=3).log(3, leo=3, hw=3)
+    found = what_if.stop([watch.observation()], {1}, controlled=False)
+    assert [c.after.lost for c in found.losing] == [OffsetRange(3, 10)]
+    assert not found.safe
+
+
+def test_two_stops_leave_one_copy() -> None:
+    found = what_if.stop([seen(0)], {2, 3}, controlled=False)
+    assert found.safe
+    assert [c.name.partition for c in found.one_copy_left] == [0]
+
+
+def test_a_rolling_restart_takes_the_controller_last_and_who_must_wait_later() -> None:
+    partitions = [
+        seen(0, controller=1),
+        seen(1, controller=1, leader=2, isr=(2, 3), settings={"min_insync_replicas": 2}),
+    ]
+    plan = what_if.restart(partitions, [1, 2, 3])
+    # 2 and 3 are needed until 1 is in sync again; 1 is the controller, and can go now.
+    assert [step.broker for step in plan.steps] == [1, 3, 2]
+    assert plan.blocked == ()
+    assert plan.steps[1].wait_for == (TopicPartition("t", 1),)
+
+
+def test_a_restart_is_blocked_where_a_partition_has_one_replica() -> None:
+    plan = what_if.restart([seen(0, replicas=(2,), leader=2, isr=(2,))], [1, 2])
+    assert [step.broker for step in plan.blocked] == [2]
+
+
+def test_a_reassignment_says_who_copies_and_who_leads_then() -> None:
+    for mode in (Mode.ZOOKEEPER, Mode.KRAFT):
+        version = "3.9.1" if mode is Mode.ZOOKEEPER else "4.1.1"
+        partition = seen(0, mode=mode, version=version)
+        name = TopicPartition("t", 0)
+        (move,) = what_if.reassign([partition], {name: [4, 2, 3]}, live={1, 2, 3, 4})
+        assert (move.adding, move.removing) == ((4,), (1,))
+        assert (move.leader_before, move.leader_after) == (1, 4)
+        assert move.records_to_copy == 10
+        (stuck,) = what_if.reassign([partition], {name: [4, 2, 3]}, live={1, 2, 3})
+        assert stuck.away == (4,)
+
+
+def test_a_reassignment_of_what_is_not_there_is_told() -> None:
+    (move,) = what_if.reassign([], {TopicPartition("x", 0): [1]}, live={1})
+    assert move.unknown
+
+
+def test_unclean_on_brings_back_what_is_offline_and_says_the_price() -> None:
+    watch = Watch(isr=(1,), leader=-1, controller=9).stop(1)
+    watch.log(2, leo=3, hw=3).log(3, leo=8, hw=6)
+    (found,) = what_if.unclean_on([watch.observation()])
+    assert (found.leader, found.lost, found.lost_at_least) == (2, OffsetRange(3, 6), True)
+    assert what_if.unclean_on([seen(0)]) == ()
+
+
+def test_who_catches_up_is_told_with_the_time_it_takes() -> None:
+    def at(ms: int, leader: int, follower: int) -> PartitionObservation:
+        watch = Watch(isr=(1, 2), controller=9).log(1, leo=leader).log(3, leo=follower, hw=0)
+        return replace(watch.observation(), observed_at_ms=ms)
+
+    (fast,) = what_if.catching_up([at(0, 100, 20)], [at(2_000, 110, 70)])
+    assert (fast.broker, fast.behind) == (3, 40)
+    assert fast.seconds == 2.0
+    (slow,) = what_if.catching_up([at(0, 100, 20)], [at(2_000, 200, 30)])
+    assert slow.seconds is None

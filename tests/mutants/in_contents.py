@@ -1,0 +1,128 @@
+"""Faults in the comparison of contents and in what-if."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tests.mutants.fault import faults_in
+
+if TYPE_CHECKING:
+    from tests.mutants.fault import Fault
+
+_COMPARED: Final = ("consistency/test_comparison.py",)
+_WHAT_IF: Final = ("consistency/test_what_if.py",)
+
+FAULTS: Final[tuple[Fault, ...]] = (
+    *faults_in(
+        "batches.py",
+        _COMPARED,
+        (
+            "cmp-horizon-is-untouched",
+            "return whole and not self.attributes & _DELETE_HORIZON",
+            "return whole",
+            "a cleaner writes the horizon into a batch it keeps whole",
+        ),
+        (
+            "cmp-beyond-the-watermark",
+            "return min(self.high_watermark, self.log_end_offset)",
+            "return self.log_end_offset",
+            "above the high watermark a replica may hold what was never committed",
+        ),
+    ),
+    *faults_in(
+        "windows.py",
+        _COMPARED,
+        (
+            "cmp-log-start-ignored",
+            "if e.log_start_offset <= start and end <= e.end]",
+            "if end <= e.end]",
+            "retention runs on every broker for itself",
+        ),
+        (
+            "cmp-cleaner-ignored",
+            "cleaned = any(e.cleaned_up_to is None or start < e.cleaned_up_to for e in present)",
+            "cleaned = False",
+            "unequal cleaning is not divergence",
+        ),
+        (
+            "cmp-isr-member-is-behind",
+            "if each.log_end_offset < committed and not each.in_sync",
+            "if each.log_end_offset < committed",
+            "a member of the ISR was only read earlier",
+        ),
+    ),
+    *faults_in(
+        "comparison.py",
+        _COMPARED,
+        (
+            "cmp-later-half-first",
+            "for half in (OffsetRange(middle, end), OffsetRange(start, middle)):",
+            "for half in (OffsetRange(start, middle),):",
+            "both halves of an unequal range may differ",
+        ),
+        (
+            "cmp-moved-start-settles",
+            "if begun < end:",
+            "if begun > end:",
+            "what is left above a log start that moved must still be compared",
+        ),
+        (
+            "cmp-any-difference-where-cleaned",
+            "elif question.window.cleaned and not _conflict(found):",
+            "elif question.window.cleaned:",
+            "batches that no cleaner touched must be alike",
+        ),
+    ),
+    *faults_in(
+        "comparison_verdict.py",
+        _COMPARED,
+        (
+            "cmp-joined-whoever-is-wrong",
+            "if last is not None and near and each.minority == last.minority:",
+            "if last is not None and each.minority == last.minority:",
+            "ranges that do not touch are two",
+        ),
+    ),
+    *faults_in(
+        "comparison_quick.py",
+        ("consistency/test_comparison_quick.py",),
+        (
+            "cmp-quick-where-cleaned",
+            "if window.cleaned:",
+            "if False:",
+            "a cleaner may take the last batch of an epoch",
+        ),
+    ),
+    *faults_in(
+        "minority.py",
+        _COMPARED,
+        (
+            "cmp-half-is-a-majority",
+            "if votes * 2 > len(held):",
+            "if votes * 2 >= len(held):",
+            "one of two is no majority",
+        ),
+        (
+            "cmp-checksum-ignored",
+            "if rotten:",
+            "if False:",
+            "bytes that do not match their checksum are the wrong ones",
+        ),
+    ),
+    *faults_in(
+        "what_if.py",
+        _WHAT_IF,
+        (
+            "wif-offline-before-counts",
+            "return self.after.offline and self.before.state.leader >= 0",
+            "return self.after.offline",
+            "what was offline before is not the stop's doing",
+        ),
+        (
+            "wif-fenced-heals-nothing",
+            "isr = (*state.isr, *back)",
+            "isr = state.isr",
+            "after a wait every live replica is in sync",
+        ),
+    ),
+)
