@@ -9,9 +9,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOCKED := $(VENV)/.locked-packages
 STAMP := $(VENV)/.tidestaff-setup
+IMAGE ?= tidestaff/tidestaff:dev
 SOURCES := consistency connectors streaming conf tests
 
-.PHONY: help setup run jars test check lint types unit bench soak mutants explore search field sampling docs chart format lock fuzz clean
+.PHONY: help setup run jars test check lint types unit bench soak mutants explore search field sampling docs image sbom chart format lock fuzz clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -81,6 +82,14 @@ sampling: $(STAMP) ## misses and false alarms by fault kind, skew and rate; writ
 docs: $(STAMP) ## write docs/alerts.md from the catalogue
 	$(BIN)/tidestaff rules --markdown > docs/alerts.md.tmp && mv docs/alerts.md.tmp docs/alerts.md
 
+image: $(STAMP) ## the container image; BASE_IMAGE=..., CLOSED=1 for a build without a network
+	$(BIN)/python -m tests.deploy.image_inputs $(if $(CLOSED),--closed)
+	docker build $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) $(IMAGE_OPTIONS) --tag $(IMAGE) .
+
+sbom: $(STAMP) ## bill of materials (CycloneDX) and licences of what is installed here, in dist
+	@mkdir -p dist
+	$(BIN)/python conf/image/inventory.py --sbom dist/sbom.cdx.json --licences dist/LICENCES.txt
+
 chart: $(STAMP) ## helm/tidestaff: its README from the comments of values.yaml, its copies of rules and dashboards
 	$(BIN)/python -m tests.helm.readme
 
@@ -91,6 +100,8 @@ format: $(STAMP) ## ruff: put the code into shape
 lock: $(STAMP) ## make requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --universal \
 	  --python-version 3.11 --extra dev --no-header pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --universal \
+	  --python-version 3.11 --no-header --constraints requirements.lock --no-annotate pyproject.toml -o requirements.runtime.lock
 
 fuzz: $(STAMP) ## coverage-guided search over the decoders (7 minutes); keeps its corpus in tests/fuzz/corpus
 	@test -d .fuzz/atheris || $(BIN)/python -m pip install --quiet --no-deps --target .fuzz atheris==3.0.0
