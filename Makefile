@@ -11,21 +11,22 @@ RUN_LOCKED := $(VENV)/.locked-packages
 RUN_STAMP := $(VENV)/.tidestaff-run
 LOCKED := $(VENV)/.locked-packages-of-tests
 STAMP := $(VENV)/.tidestaff-setup
+IMAGE ?= tidestaff/tidestaff:dev
 SOURCES := consistency connectors streaming conf tests
 
-.PHONY: help setup run jars test check lint types unit bench soak mutants explore search field sampling docs chart format lock fuzz clean
+.PHONY: help setup run jars test check lint types unit bench soak mutants explore search field sampling docs image sbom chart format lock fuzz clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(RUN_LOCKED): requirements-run.lock
+$(RUN_LOCKED): requirements.runtime.lock requirements.install.lock
 	@command -v $(PYTHON) >/dev/null || { echo "tidestaff needs Python 3.11 or later: install it, or name it with 'make PYTHON=/path/to/python3'." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tidestaff needs Python 3.11 or later, but $(PYTHON) is $$($(PYTHON) --version 2>&1): name another with 'make PYTHON=/path/to/python3'." >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "tidestaff needs Python's venv module: install it (Debian and Ubuntu: python3-venv)." >&2; exit 1; }
-	@echo "setting up $(VENV) from requirements-run.lock (the first time takes a minute or two)"
+	@echo "setting up $(VENV) from requirements.runtime.lock (the first time takes a minute or two)"
 	@rm -rf $(VENV)
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --no-compile --require-hashes -r requirements-run.lock
+	@$(BIN)/python -m pip install --quiet --no-compile --require-hashes -r requirements.runtime.lock -r requirements.install.lock
 	@touch $@
 
 # The package itself is installed apart, so that a change of pyproject.toml costs seconds.
@@ -94,6 +95,14 @@ docs: $(STAMP) ## write docs/alerts.md from the catalogue, docs/metrics.md from 
 	$(BIN)/tidestaff rules --markdown > docs/alerts.md.tmp && mv docs/alerts.md.tmp docs/alerts.md
 	$(BIN)/python -m tidestaff.streaming.metrics_table > docs/metrics.md.tmp && mv docs/metrics.md.tmp docs/metrics.md
 
+image: $(STAMP) ## the container image; BASE_IMAGE=..., CLOSED=1 for a build without a network
+	$(BIN)/python -m tests.deploy.image_inputs $(if $(CLOSED),--closed)
+	docker build $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) $(IMAGE_OPTIONS) --tag $(IMAGE) .
+
+sbom: $(STAMP) ## bill of materials (CycloneDX) and licences of what is installed here, in dist
+	@mkdir -p dist
+	$(BIN)/python conf/image/inventory.py --sbom dist/sbom.cdx.json --licences dist/LICENCES.txt
+
 chart: $(STAMP) ## helm/tidestaff: its README from the comments of values.yaml, its copies of rules and dashboards
 	$(BIN)/python -m tests.helm.readme
 
@@ -102,12 +111,13 @@ format: $(STAMP) ## ruff: put the code into shape
 	$(BIN)/ruff format $(SOURCES)
 
 COMPILE = $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --universal \
-	  --python-version 3.11 --no-header pyproject.toml
+	  --python-version 3.11 --no-header
 
-# The second lock is held to the versions of the first.
-lock: $(STAMP) ## make requirements.lock and requirements-run.lock anew from pyproject.toml
-	$(COMPILE) --extra dev --extra install -o requirements.lock
-	$(COMPILE) --extra install -c requirements.lock -o requirements-run.lock
+# The smaller locks are held to the versions of the whole one.
+lock: $(STAMP) ## make the three lock files anew from pyproject.toml
+	$(COMPILE) --extra dev --group install pyproject.toml -o requirements.lock
+	$(COMPILE) --no-annotate -c requirements.lock pyproject.toml -o requirements.runtime.lock
+	$(COMPILE) --no-annotate -c requirements.lock --group install -o requirements.install.lock
 
 fuzz: $(STAMP) ## coverage-guided search over the decoders (7 minutes); keeps its corpus in tests/fuzz/corpus
 	@test -d .fuzz/atheris || $(BIN)/python -m pip install --quiet --no-deps --target .fuzz atheris==3.0.0

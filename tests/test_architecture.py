@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+LOCKS = ("requirements.lock", "requirements.runtime.lock", "requirements.install.lock")
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("consistency", "connectors", "streaming")
 LONGEST_MODULE = 400
@@ -218,7 +219,7 @@ if (ROOT / ".git").exists():
         wrong = [(n, host) for n, text in tracked_texts() for host in hosts if host in text]
         assert wrong == []
 
-    @pytest.mark.parametrize("name", ["requirements.lock", "requirements-run.lock"])
+    @pytest.mark.parametrize("name", LOCKS)
     def test_a_lock_file_holds_names_and_hashes_only(name: str) -> None:
         text = (ROOT / name).read_text(encoding="utf-8")
         assert re.findall(r"https?://\S+|^--?[a-z]\S*", text, re.MULTILINE) == []
@@ -228,4 +229,5 @@ if (ROOT / ".git").exists():
             text = (ROOT / name).read_text(encoding="utf-8")
             return set(re.findall(r"^[\w.\[\],-]+==\S+", text, re.MULTILINE))
 
-        assert pinned("requirements-run.lock") <= pinned("requirements.lock")
+        whole, *parts = map(pinned, LOCKS)
+        assert all(part <= whole for part in parts)

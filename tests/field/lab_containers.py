@@ -31,7 +31,11 @@ JAVA_IMAGE: Final = "eclipse-temurin:17-jre"
 LOCAL_IMAGE: Final = "tidestaff-java:17"
 PULLS_WITHIN_S: Final = 60
 BUILDS_WITHIN_S: Final = 300
-_BASE: Final = ("--variant=minbase", "--include=openjdk-17-jre-headless,ca-certificates-java")
+# Python and libnss-wrapper are for the project's own image, which is built on the same base.
+_BASE: Final = (
+    "--variant=minbase",
+    "--include=openjdk-17-jre-headless,ca-certificates-java,python3,python3-venv,libnss-wrapper",
+)
 
 
 class Image(NamedTuple):
