@@ -257,6 +257,7 @@ def test_a_dead_and_a_hanging_sink_do_not_hold_up_the_others_nor_the_batch(shop:
     dispatcher = Dispatcher(shop.store, [Route(box, from_start=True) for box in (dead, hung, well)])
     dispatcher.start()
     try:
+
         def batches() -> None:
             for number in range(20):
                 shop.batch(event("raised", 1_000, partition=number))
