@@ -30,14 +30,11 @@ export function domain(state, whole) {
   return [Math.max(first, Math.floor(low - (last - low) * 0.15)), last];
 }
 
-function segments(state, replica) {
-  const lineage =
-    replica.lineage && replica.lineage.length
-      ? replica.lineage
-      : (state.eras || []).filter((era) => era[2] >= 0).map((era) => [era[0], era[2]]);
+// Where no lineage was read, nobody knows who wrote what: one grey bar, and no guess.
+function segments(replica) {
   const end = replica.log_end;
   const start = replica.log_start;
-  const entries = lineage.filter((entry) => entry[1] < end);
+  const entries = (replica.lineage || []).filter((entry) => entry[1] < end);
   if (!entries.length) return end > start ? [{ epoch: null, from: start, to: end }] : [];
   const found = [];
   if (entries[0][1] > start) found.push({ epoch: null, from: start, to: entries[0][1] });
@@ -133,7 +130,7 @@ function row(state, replica, y, { x, low, left, id, width }) {
     s("text", { x: 8, y: y + 11, class: "who" }, `broker ${replica.broker}`),
     s("text", { x: 8, y: y + 26, class: "role" }, replica.role || who),
   ];
-  for (const each of segments(state, replica)) {
+  for (const each of segments(replica)) {
     const x0 = x(each.from);
     const wide = Math.max(0, x(each.to) - x0);
     if (each.to <= low || wide <= 0) continue;
@@ -146,7 +143,7 @@ function row(state, replica, y, { x, low, left, id, width }) {
         class: `epoch ${each.epoch === null ? "unknown" : `e${each.epoch % 8}`}${who.startsWith("down") ? " away" : ""}`,
       }),
       wide > 26 &&
-        s("text", { x: x0 + 5, y: y + 16, class: "epoch-text" }, each.epoch === null ? "" : `e${each.epoch}`),
+        s("text", { x: x0 + 5, y: y + 16, class: "epoch-text" }, each.epoch === null ? (wide > 150 ? "epochs not known" : "") : `e${each.epoch}`),
     );
   }
   if (replica.log_end > replica.high_watermark && replica.log_end > low) {
@@ -170,18 +167,20 @@ function row(state, replica, y, { x, low, left, id, width }) {
   if (replica.cut && replica.cut.offset >= low) {
     const at = x(replica.cut.offset);
     parts.push(
-      s("line", { x1: at, x2: at, y1: y - 9, y2: y + BAR + 6, class: pending(replica) ? "predicted" : "predicted past" }),
-      pending(replica) &&
+      s("line", { x1: at, x2: at, y1: y - 9, y2: y + BAR + 6, class: pending(state, replica) ? "predicted" : "predicted past" }),
+      pending(state, replica) &&
         s("text", { x: at - 4, y: y - 4, class: "note", "text-anchor": "end" }, `cut at ${replica.cut.offset} predicted`),
     );
   }
   return s("g", {}, parts);
 }
 
-// A cut is still to come while the log holds nothing of the epoch that it is predicted for.
-function pending(replica) {
-  const last = replica.lineage && replica.lineage.length ? replica.lineage[replica.lineage.length - 1][0] : -1;
-  return replica.cut.offset < replica.log_end && last < replica.cut.epoch;
+// A cut is still to come while the log holds nothing of the epoch that it is predicted for, or,
+// where epochs are not known, while the replica is not in sync.
+function pending(state, replica) {
+  if (replica.cut.offset >= replica.log_end) return false;
+  if (!replica.lineage || !replica.lineage.length) return !state.isr.includes(replica.broker);
+  return replica.lineage[replica.lineage.length - 1][0] < replica.cut.epoch;
 }
 
 function marks(replica, y, x, low, left, width) {
@@ -216,6 +215,7 @@ export function legend() {
     "ul",
     { class: "legend" },
     item("e0", "a colour for each leader epoch (e0, e1, ...)"),
+    item("unknown", "epochs not known"),
     item("watermark", "high watermark (HW): below it is committed"),
     item("uncommitted", "not committed yet"),
     item("predicted", "predicted cut"),
