@@ -14,7 +14,7 @@ from tidestaff.consistency.versions import Mode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_MAY_BE_NOUGHT: Final = ("jitter_ms", "header_fetches", "burst_rounds")
+_MAY_BE_NOUGHT: Final = ("jitter_ms", "header_fetches", "burst_rounds", "verify_bytes_per_round")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,8 @@ class BrokerOptions:
 
     `header_fetches` are requests for batch headers to one broker in a round, for the lineages of
     followers. After a leader epoch has changed, `burst_rounds` more samples are taken of at most
-    `burst_partitions` partitions.
+    `burst_partitions` partitions. With `verify_bytes_per_round` contents of replicas are compared
+    as well, about so many bytes of each; `verify_state` is the file that keeps how far.
     """
 
     bootstrap_servers: str
@@ -46,6 +47,8 @@ class BrokerOptions:
     burst_rounds: int = 2
     burst_interval_ms: int = 500
     burst_partitions: int = 500
+    verify_bytes_per_round: int = 0
+    verify_state: str = ""
     properties: Mapping[str, object] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:

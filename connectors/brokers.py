@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         MetadataSource,
         Problems,
     )
+    from tidestaff.connectors.digest_rounds import DigestRounds
     from tidestaff.consistency.model import (
         ClusterObservation,
         HealthObservation,
@@ -99,13 +100,14 @@ class BrokerConnector:
         metadata: MetadataSource | None = None,
         given: Mapping[str, str] | None = None,
         agents: Agents | None = None,
+        digests: DigestRounds | None = None,
     ) -> None:
         self._reader, self._cluster, self._options = reader, cluster, options
         self._now_ms, self._sleep, self._each = now_ms, sleep, each
         self._chance = random.Random(seed)  # noqa: S311 - spreads load, keeps no secret
         self._metadata = metadata or BrokerMetadata(reader, options)
         self._settings = ClusterSettings(reader, options, given or {})
-        self._agents = agents
+        self._agents, self._digests = agents, digests
         self._lineages = Lineages()
         self._followers = FollowerLineages(reader, options.header_fetches)
         self._replicas = ReplicaReader(
@@ -141,7 +143,10 @@ class BrokerConnector:
             notes.problems[problem.place] = problem
         sight = self._sight(began, view, notes)
         seen: list[Observation] = [self._cluster_observation(sight, notes)]
-        seen += self._observations(sight)
+        partitions = list(self._observations(sight))
+        if self._digests is not None:
+            partitions = self._digests.add_to(partitions, began)
+        seen += partitions
         told = self._health.close_round(notes.problems.values(), began, self.rounds)
         return [*seen, *self._burst(sight, notes), *told]
 

@@ -214,7 +214,7 @@ def _tell(
     from tidestaff.streaming.verify import report  # noqa: PLC0415
 
     results: Sequence[Result] = verification.results
-    interrupted = bool(verification.active)
+    interrupted = verification.interrupted
     values = [report.value_of(each) for each in sorted(results)]
     if interrupted:
         for each, value in zip(sorted(results), values, strict=True):

@@ -19,6 +19,8 @@ from pydantic import TypeAdapter
 from tidestaff.connectors.agent_options import agent_options
 from tidestaff.connectors.broker_options import options_of
 from tidestaff.connectors.brokers import BrokerConnector
+from tidestaff.connectors.digest_rounds import DigestRounds
+from tidestaff.connectors.digest_wire import WireRanges
 from tidestaff.connectors.errors import ConnectorError, OptionError
 from tidestaff.connectors.importing import load_client_library
 from tidestaff.connectors.linking import Linker
@@ -49,6 +51,8 @@ from tidestaff.streaming.sources.simulated import SimulatedCollector, script_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tidestaff.connectors.broker_options import BrokerOptions
+    from tidestaff.connectors.digest_wire import RecordsReader
     from tidestaff.connectors.wire import Row
     from tidestaff.consistency.model import Observation
     from tidestaff.streaming.sources.simulated import Told
@@ -105,7 +109,16 @@ def _brokers(name: str, source: DirectSource) -> Collector:
         metadata=metadata,
         given=given,
         agents=asking and asking.agents(reader.hosts, options, _now_ms),
+        digests=_digests(reader, options),
     )
+
+
+def _digests(reader: RecordsReader, options: BrokerOptions) -> DigestRounds | None:
+    """Contents are compared all the time where the options give bytes for it."""
+    if not options.verify_bytes_per_round:
+        return None
+    state = options.verify_state or None
+    return DigestRounds(WireRanges(reader), options.verify_bytes_per_round, state)
 
 
 def _zookeeper(name: str, source: DirectSource) -> Collector:

@@ -86,6 +86,8 @@ class Verification:
         self._finished = 0.0
         self.results: list[Result] = []
         self.active: deque[_Item] = deque()
+        self.interrupted = False
+        """It was told to stop before it had seen every partition."""
 
     def run(self, copies: Iterable[PartitionCopies]) -> list[Result]:
         """Partitions whose lineages disagree come first: whoever waits sees them first."""
@@ -102,6 +104,7 @@ class Verification:
                     self.active.append(self._begin(waiting.popleft()))
                 self._round()
                 self._progress(len(listed))
+            self.interrupted = bool(waiting or self.active)
             return self.results
         finally:
             self._pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,96 @@
+"""Contents compared round by round: turns, limits, restarts, and what the rules make of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tidestaff.connectors.digest_rounds import DigestRounds
+from tidestaff.connectors.digest_wire import WireRanges
+from tidestaff.consistency.model import TopicPartition
+from tidestaff.consistency.monitor import step
+
+from tests.connectors.segment_bytes import v2
+from tests.connectors.test_digests import Broker
+from tests.consistency.watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tidestaff.connectors.digest_wire import FetchedRecords
+    from tidestaff.consistency.model import PartitionObservation
+
+RECORDS = 10
+T0 = TopicPartition("t", 0)
+
+
+class Brokers:
+    """Three brokers; what each hands out may differ."""
+
+    def __init__(self, count: int = 1, odd: int | None = None) -> None:
+        self.by_broker: dict[int, Broker] = {}
+        self.asked: list[TopicPartition] = []
+        for broker in (1, 2, 3):
+            batches = [v2(offset) for offset in range(RECORDS)]
+            if broker == odd:
+                batches[4] = v2(4, value=b"other")
+            logs = {TopicPartition("t", n): batches for n in range(count)}
+            self.by_broker[broker] = Broker(logs)
+
+    def records(
+        self, broker: int, positions: Mapping[TopicPartition, int], *rest: Any, **more: Any
+    ) -> Mapping[TopicPartition, FetchedRecords]:
+        self.asked += positions
+        return self.by_broker[broker].records(broker, positions, *rest, **more)
+
+
+def seen(partition: int = 0, **fields: Any) -> PartitionObservation:
+    return replace(Watch(**fields).observation(), partition=partition)
+
+
+def test_equal_contents_raise_nothing_and_are_covered() -> None:
+    rounds = DigestRounds(WireRanges(Brokers()), 1 << 20)
+    (found,) = rounds.add_to([seen()], now_ms=5)
+    assert {d.broker for d in found.digests} == {1, 2, 3}
+    assert rounds.coverage[T0].verified_to == RECORDS
+    _, verdicts = step(None, found)
+    assert [v.code for v in verdicts.violated if v.code.startswith("LOG")] == []
+
+
+def test_a_batch_that_differs_is_a_finding_with_the_odd_broker() -> None:
+    rounds = DigestRounds(WireRanges(Brokers(odd=3)), 1 << 20)
+    (found,) = rounds.add_to([seen()], now_ms=5)
+    _, verdicts = step(None, found)
+    accused = {(v.code, v.broker) for v in verdicts.violated if v.code == "LOG001"}
+    assert accused == {("LOG001", 3)}
+
+
+def test_partitions_take_turns_and_not_all_at_once() -> None:
+    brokers = Brokers(count=6)
+    rounds = DigestRounds(WireRanges(brokers), 1 << 20)
+    partitions = [seen(n) for n in range(6)]
+    with_digests = [bool(o.digests) for o in rounds.add_to(partitions, now_ms=5)]
+    assert with_digests == [True] * 4 + [False] * 2
+    with_digests = [bool(o.digests) for o in rounds.add_to(partitions, now_ms=6)]
+    assert with_digests[4:] == [True] * 2
+
+
+def test_a_partition_that_lags_or_is_cleaned_is_left_alone() -> None:
+    brokers = Brokers()
+    rounds = DigestRounds(WireRanges(brokers), 1 << 20)
+    compacted = Watch().setting(compacted=True).observation()
+    rounds.add_to([seen(isr=(1, 2)), compacted], now_ms=5)
+    assert brokers.asked == []
+
+
+def test_a_restart_goes_on_and_after_a_day_it_begins_anew(tmp_path: Path) -> None:
+    file = str(tmp_path / "coverage.json")
+    DigestRounds(WireRanges(Brokers()), 1 << 20, file).add_to([seen()], now_ms=5)
+    brokers = Brokers()
+    again = DigestRounds(WireRanges(brokers), 1 << 20, file)
+    again.add_to([seen()], now_ms=6)
+    assert brokers.asked == []
+    for now_ms in (90_000_000, 90_000_001):
+        again.add_to([seen()], now_ms=now_ms)
+    assert brokers.asked == [T0] * 3

@@ -1,0 +1,221 @@
+"""`tidestaff verify` on directories and through agents, as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tidestaff.connectors.agent_server import Agent, AgentServer, Listen
+from tidestaff.connectors.log_directories import LogDirectories
+from tidestaff.streaming.cli import main
+from tidestaff.streaming.verify.progress import line
+from tidestaff.streaming.verify.running import Progress, Verification
+
+from tests.connectors.disk import write_log_dir, write_offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SEGMENT = f"{0:020d}.log"
+
+
+@pytest.fixture
+def brokers(tmp_path: Path) -> list[Path]:
+    return [write_log_dir(tmp_path / f"b{b}", broker=b, t_0=10, t_1=8) for b in (1, 2, 3)]
+
+
+def flip(path: Path, batch: int, byte: int) -> None:
+    """One bit of one of the ten batches."""
+    data = bytearray(path.read_bytes())
+    data[batch * (len(data) // 10) + byte] ^= 1
+    path.write_bytes(data)
+
+
+def verify(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
+    code = main(["verify", "--json", *arguments])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def of(brokers: list[Path]) -> list[str]:
+    return [word for path in brokers for word in ("--log-dir", str(path))]
+
+
+def verdicts(found: dict[str, Any]) -> dict[str, str]:
+    return {f"{p['topic']}-{p['partition']}": p["verdict"] for p in found["partitions"]}
+
+
+def test_equal_directories_are_equal_up_to_the_watermark(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found = verify(capsys, *of(brokers))
+    assert code == 0
+    assert verdicts(found) == {"t-0": "equal", "t-1": "equal"}
+    assert [p["equal_up_to"] for p in found["partitions"]] == [10, 8]
+
+
+def test_a_batch_that_differs_is_named_with_the_odd_broker(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    flip(brokers[2] / "t-0" / SEGMENT, 4, 20)  # the checksum in the header
+    code, found = verify(capsys, *of(brokers))
+    assert code == 2
+    (difference,) = found["partitions"][0]["differences"]
+    assert (difference["start"], difference["end"], difference["wrong"]) == (4, 5, [3])
+    assert found["partitions"][0]["equal_up_to"] == 4
+    assert main(["verify", *of(brokers)]) == 2
+    text = capsys.readouterr().out
+    assert "broker 3 is wrong: the others agree" in text
+
+
+def test_rot_below_equal_headers_is_found_by_scrubbing_only(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in brokers:
+        flip(path / "t-0" / SEGMENT, 6, 65)  # the payload, on all of them alike
+    assert verify(capsys, *of(brokers))[0] == 0
+    code, found = verify(capsys, "--scrub", *of(brokers))
+    assert code == 2
+    assert verdicts(found)["t-0"] == "corrupt"
+    assert {c["offset"] for c in found["partitions"][0]["corrupt"]} == {6}
+
+
+def test_a_copy_that_ends_early_is_behind(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = brokers[1] / "t-0" / SEGMENT
+    data = log.read_bytes()
+    log.write_bytes(data[: len(data) // 10 * 7])
+    write_offsets(brokers[1], "replication-offset-checkpoint", t_0=7, t_1=8)
+    code, found = verify(capsys, *of(brokers))
+    assert code == 1
+    assert found["partitions"][0]["behind"] == [{"broker": 2, "ends_at": 7, "committed": 10}]
+
+
+def test_unequal_cleaning_cannot_be_compared_and_accuses_nobody(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = brokers[0] / "t-0" / SEGMENT
+    data = log.read_bytes()
+    size = len(data) // 10
+    log.write_bytes(data[:size] + data[3 * size :])  # offsets 1 and 2 are cleaned away
+    write_offsets(brokers[0], "cleaner-offset-checkpoint", t_0=5)
+    code, found = verify(capsys, *of(brokers))
+    assert code == 3
+    assert verdicts(found)["t-0"] == "not comparable"
+    assert found["partitions"][0]["differences"] == []
+
+
+def test_a_directory_without_watermarks_is_said_to_be_so(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (brokers[1] / "replication-offset-checkpoint").unlink()
+    code, found = verify(capsys, *of(brokers))
+    assert code == 3
+    assert "high watermark" in found["partitions"][0]["unread"]["2"]
+    assert verdicts(found)["t-0"] == "equal"
+
+
+def test_nothing_is_written_to_the_directories(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def state() -> dict[str, tuple[int, int]]:
+        files = [p for root in brokers for p in root.rglob("*")]
+        return {str(p): (p.stat().st_size, p.stat().st_mtime_ns) for p in files}
+
+    before = state()
+    verify(capsys, "--scrub", *of(brokers))
+    assert state() == before
+
+
+def test_one_brokers_directories_are_refused(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found = verify(capsys, "--log-dir", str(brokers[0]))
+    assert code == 3
+    assert "belong to one broker" in found["errors"][0]
+
+
+def test_an_interrupted_run_leaves_a_state_and_goes_on_from_it(
+    brokers: list[Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = tmp_path / "state"
+    plain = Verification._round
+
+    def once(self: Verification) -> None:
+        plain(self)
+        if len(self.results) == 1:
+            self._stop.set()
+
+    monkeypatch.setattr("tidestaff.streaming.verify.directories.DirectorySource.at_once", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Verification, "_round", once)
+        code, found = verify(capsys, "--state", str(state), *of(brokers))
+    assert code == 130
+    assert found["interrupted"]
+    kept = json.loads(state.read_text())
+    assert [e["partition"] for e in kept["equal"]] == [0]
+    code, found = verify(capsys, "--resume", str(state), *of(brokers))
+    assert code == 0
+    assert verdicts(found) == {"t-0": "equal", "t-1": "equal"}
+    code, found = verify(capsys, "--resume", str(state), *of(brokers[:2]))
+    assert code == 3
+    assert "another verification" in found["errors"][0]
+
+
+@contextmanager
+def agents(brokers: list[Path]) -> Iterator[str]:
+    servers = []
+    try:
+        for number, path in enumerate(brokers, 1):
+            directories = LogDirectories([str(path)], lambda: 1)
+            directories.read(frozenset(), log_ends=False)
+            agent = Agent(number, directories, lambda: 1)
+            servers.append(AgentServer(Listen("127.0.0.1", 0), agent))
+            threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+        yield ",".join(
+            f"{number}=http://127.0.0.1:{server.server_port}"
+            for number, server in enumerate(servers, 1)
+        )
+    finally:
+        for server in servers:
+            server.shutdown()
+            server.server_close()
+
+
+def test_agents_are_asked_for_digests_and_find_the_same(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    flip(brokers[2] / "t-0" / SEGMENT, 4, 20)
+    with agents(brokers) as urls:
+        code, found = verify(capsys, "--agents", urls)
+    assert code == 2
+    assert verdicts(found) == {"t-0": "diverged", "t-1": "equal"}
+    (difference,) = found["partitions"][0]["differences"]
+    assert (difference["start"], difference["wrong"]) == (4, [3])
+    assert difference["held"]["3"]["intact"] is False
+    assert found["bytes_moved"] > 0
+
+
+def test_an_agent_that_is_away_is_named_and_the_others_are_compared(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with agents(brokers) as urls:
+        code, found = verify(capsys, "--agents", f"{urls},4=http://127.0.0.1:1")
+    assert code == 3
+    assert verdicts(found) == {"t-0": "equal", "t-1": "equal"}
+    assert "does not answer" in found["partitions"][0]["unread"]["4"]
+
+
+def test_the_bar_tells_share_rate_and_time_left() -> None:
+    told = line(Progress(3, 12, 0.25, 50e6, 10.0))
+    assert "25%" in told
+    assert "3/12 partitions" in told
+    assert "5 MB/s" in told
+    assert "30 s left" in told
