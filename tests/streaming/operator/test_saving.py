@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from tidestaff.consistency.memory import PartitionMemory
 from tidestaff.streaming.operator import saving
 from tidestaff.streaming.operator.bucket import Bucket
 from tidestaff.streaming.operator.rows import block_of
@@ -38,11 +39,11 @@ def test_saving_twice_gives_the_same_bytes() -> None:
 
 
 def test_a_field_that_has_a_default_may_be_new() -> None:
-    """State of a release before `origins` and `last_isr` were kept."""
+    """State of a release before the last field of the memory was kept."""
     saved = _saved()
     rest = json.loads(saving._unpacked(saved.rest))
     names = rest["layout"]["PartitionMemory"]
-    dropped = names[-1]
+    dropped = {names[-1]: PartitionMemory._field_defaults[names[-1]]}
 
     def older(layout: dict[str, list[str]]) -> None:
         layout["PartitionMemory"] = names[:-1]
@@ -58,7 +59,7 @@ def test_a_field_that_has_a_default_may_be_new() -> None:
     old = _memories(restore(older_saved, LIMITS).bucket)
     new = _memories(restore(saved, LIMITS).bucket)
     for key, memory in new.items():
-        assert old[key] == memory._replace(**{dropped: None})  # type: ignore[attr-defined]
+        assert old[key] == memory._replace(**dropped)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
