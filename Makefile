@@ -70,7 +70,6 @@ bench: $(STAMP) ## measure rules engine, simulator and streaming job; writes the
 	$(BIN)/python -m tests.bench.rules_engine --write
 	$(BIN)/python -m tests.bench.simulator --write
 	$(BIN)/python -m tests.bench.streaming --write
-	$(BIN)/python -m tests.bench.web --write
 	$(BIN)/python -m tests.bench.soak --partitions 10000 --minutes 8 --name latency --write
 
 soak: $(STAMP) ## twenty minutes of 20,000 partitions under faults; writes its table in docs/benchmarks.md
