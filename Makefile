@@ -14,7 +14,7 @@ STAMP := $(VENV)/.tidestaff-setup
 IMAGE ?= tidestaff/tidestaff:dev
 SOURCES := consistency connectors streaming conf tests
 
-.PHONY: help setup run jars test check lint types unit bench soak mutants explore search field sampling docs image sbom chart format lock fuzz clean
+.PHONY: help setup run jars test audit check lint types unit bench soak mutants explore search field sampling docs image sbom chart format lock fuzz clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -54,7 +54,10 @@ jars: $(RUN_STAMP) ## fetch the jars a Kafka source needs into the user's cache,
 test: $(STAMP) lint types ## everything: lint, types, all tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-check: $(STAMP) lint types unit ## lint, types and the fast tests (under two minutes)
+audit: $(STAMP) ## known vulnerabilities of what is locked, or at least its hashes
+	$(BIN)/python -m tests.deploy.audit
+
+check: $(STAMP) lint types audit unit ## lint, types and the fast tests (under two minutes)
 
 lint: $(STAMP) ## ruff: lint and format
 	$(BIN)/ruff check $(SOURCES)
