@@ -52,6 +52,14 @@ def test_records_of_another_epoch_are_other_records() -> None:
     assert watch.raised["TRN001"].offsets == OffsetRange(10, 15)
 
 
+def test_records_of_another_epoch_are_other_records_also_after_a_restart() -> None:
+    """The deposed leader committed them unseen, and comes back as a follower with its HW."""
+    watch = lost_once("3.9.1")
+    watch.stop(2).see(2)
+    watch.start(2).log(2, leo=15, hw=15, leads=False).see()
+    assert watch.raised["TRN001"].offsets == OffsetRange(10, 15)
+
+
 def test_lost_records_that_somebody_still_shows_are_not_lost_anew() -> None:
     """Broker 1 returns with all that was lost, and with an HW over it."""
     watch = lost_once("3.9.1")
