@@ -165,12 +165,12 @@ def _may_judge(rule: Rule[Sight], sight: Sight) -> str | None:
     observation = sight.observation
     if observation.deleting:
         return "a topic that is not being deleted: the controller leaves its state alone"
-    if rule.sampling is Sampling.BRACKETED and observation.bracket is not Bracket.COHERENT:
+    if rule.sampling is Sampling.BRACKETED and not sight.coherent:
+        if observation.bracket is Bracket.COHERENT:
+            return "metadata as new as what the replicas have heard of"
         return "a coherent bracket: metadata, leader, followers, leader, metadata without a change"
     if rule.sampling is Sampling.UNSTRADDLED and observation.bracket is Bracket.STRADDLED:
         return "metadata that does not change while it is read"
-    if rule.sampling is Sampling.BRACKETED and not sight.coherent:
-        return "metadata as new as what the replicas have heard of"
     return None
 
 

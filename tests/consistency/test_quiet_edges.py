@@ -208,7 +208,8 @@ def test_a_replica_below_what_another_showed_to_be_committed_is_judged_in_full()
     watch.memory, _ = judge_partition(watch.memory, seen())
     assert watch.memory.calm is not None
     assert watch.memory.committed_end == 23
-    watch.log(1, leo=25)
+    # Beyond the leader's own HW, so that nothing but the commit gives it away.
+    watch.log(1, leo=25, hw=21).log(3, leo=22)
     later = seen()
     assert quiet_step(watch.memory, later) is None
     _, verdicts = judge_partition(watch.memory, later)

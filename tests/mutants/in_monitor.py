@@ -143,11 +143,8 @@ _JUDGE: Final = (
         _JUDGED,
         (
             "mon-unbracketed-rules-judged",
-            (
-                "if rule.sampling is Sampling.BRACKETED and "
-                "observation.bracket is not Bracket.COHERENT:"
-            ),
-            "if rule.sampling is Sampling.BRACKETED and observation.bracket is Bracket.STRADDLED:",
+            "if rule.sampling is Sampling.BRACKETED and not sight.coherent:",
+            "if rule.sampling is Sampling.BRACKETED and sight.known_to_be_old:",
             "no bracket at all is no coherent one",
         ),
         (
