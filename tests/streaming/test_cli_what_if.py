@@ -77,3 +77,14 @@ def test_what_is_not_understood_is_told_with_exit_code_three(
     code, found = ask(capsys, *arguments)
     assert code == 3
     assert said in " ".join(found["errors"])
+
+
+def test_a_recording_answers_as_the_cluster_would_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The end of that story: all are back in sync, and broker 1 leads, last of the assignment."""
+    main(["simulate", "s23-loss-3.9", "--record", str(tmp_path / "kept")])
+    capsys.readouterr()
+    code, leads = ask(capsys, "stop", "1", "--recording", str(tmp_path / "kept"))
+    (moved,) = leads["partitions"]
+    assert (code, moved["leader"], moved["isr"]) == (0, [1, 3], [[1, 2, 3], [2, 3]])
