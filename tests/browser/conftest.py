@@ -39,7 +39,7 @@ def program() -> str | None:
     return shutil.which("chromium") or shutil.which("chromium-browser")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     found = program()
     if found is None:
@@ -129,7 +129,7 @@ class RunningJob:
         self.monitor.wait()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[RunningJob]:
     started = RunningJob(tmp_path_factory.mktemp("job") / "run")
     try:
@@ -141,7 +141,7 @@ def job(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[
         started.end()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The page of `tidestaff web` on stores that no job writes any more; one topic has an odd
     name."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
+    pytest.mark.longest,
     pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
 ]
 
@@ -58,6 +59,7 @@ def config(folder: Path, recording: Path, url: str, broker: Broker) -> dict[str,
         "spark": {"master": "local[2]", "driver_memory": "1g", "quick_start": True},
         "operator": OPERATOR,
         "metrics": {"enabled": False},
+        "web": {"enabled": False},
         "sinks": [
             {"type": "jsonl", "path": str(folder / "alerts.jsonl")},
             {"type": "parquet", "path": str(folder / "parquet")},

@@ -28,6 +28,7 @@ def config(work: Path, source: dict[str, Any]) -> dict[str, Any]:
         "operator": {"buckets": 2, "trigger_interval_ms": 200, "tick_interval_ms": 1_000},
         "sinks": [{"type": "console"}, {"type": "jsonl", "path": str(work / "alerts.jsonl")}],
         "metrics": {"enabled": False},
+        "web": {"port": 0},
     }
 
 
