@@ -1,25 +1,31 @@
-"""On a Spark cluster: a standalone master and two workers on this machine, with the archive."""
+"""On a Spark cluster: a standalone master and two workers on this machine, with the archive. One
+worker dies in the middle of the stream."""
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyspark
 import pytest
+from tidestaff.streaming.alerts.reading import AlertReader
 from tidestaff.streaming.lab.plan import free_ports
+from tidestaff.streaming.replaying import replay_on, settings_for
 from tidestaff.streaming.settings import Cluster, Settings
 
 from tests.streaming.job.conftest import record
 from tests.streaming.job.processes import PROGRAM, children_of, kill_if_there
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -42,37 +48,46 @@ def java(name: str, arguments: list[str], folder: Path) -> subprocess.Popen[byte
         )
 
 
+class Standalone(NamedTuple):
+    """A master's address, and its workers with the folders of their executors."""
+
+    address: str
+    workers: list[subprocess.Popen[bytes]]
+    folders: list[Path]
+
+
 @pytest.fixture
-def master(tmp_path: Path) -> Iterator[str]:
+def standalone(tmp_path: Path) -> Iterator[Standalone]:
     port, *ports = free_ports(6)
     folder = tmp_path / "cluster"
     folder.mkdir()
     address = f"spark://127.0.0.1:{port}"
     here = ["--host", "127.0.0.1"]
-    started = [
-        java(
-            "org.apache.spark.deploy.master.Master",
-            [*here, "--port", str(port), "--webui-port", str(ports[0])],
-            folder,
-        )
-    ]
+    ours = [*here, "--port", str(port), "--webui-port", str(ports[0])]
+    started = [java("org.apache.spark.deploy.master.Master", ours, folder)]
     try:
         wait_for(port)
-        for number in (1, 3):
-            more = ["--port", str(ports[number]), "--webui-port", str(ports[number + 1])]
-            more += ["--cores", "1", "--memory", "900m", "--work-dir", str(folder / f"w{number}")]
-            name = "org.apache.spark.deploy.worker.Worker"
-            started.append(java(name, [*here, *more, address], folder))
+        folders = [folder / "w1", folder / "w2"]
+        for number, work in enumerate(folders):
+            listens, page = ports[1 + 2 * number : 3 + 2 * number]
+            more = ["--port", str(listens), "--webui-port", str(page), "--work-dir", str(work)]
+            more += ["--cores", "1", "--memory", "900m", address]
+            started.append(java("org.apache.spark.deploy.worker.Worker", [*here, *more], folder))
         for number in (1, 3):
             wait_for(ports[number])
-        yield address
+        yield Standalone(address, started[1:], folders)
     finally:
         for process in reversed(started):
-            below = children_of(process.pid)
-            process.kill()
-            process.wait()
-            for child in below:
-                kill_if_there(child)
+            kill_with_children(process)
+
+
+def kill_with_children(process: subprocess.Popen[bytes]) -> None:
+    """At once; an executor does not outlive its worker."""
+    below = children_of(process.pid)
+    process.kill()
+    process.wait()
+    for child in below:
+        kill_if_there(child)
 
 
 def wait_for(port: int) -> None:
@@ -86,29 +101,63 @@ def wait_for(port: int) -> None:
     raise AssertionError(f"nobody listens on {port}")
 
 
-def test_executors_run_what_the_archive_holds(tmp_path: Path, master: str) -> None:
+def test_a_worker_dies_in_the_middle_and_no_alert_is_lost_or_doubled(
+    spark: SparkSession, tmp_path: Path, standalone: Standalone
+) -> None:
     recording = tmp_path / "recording"
     source = {"type": "simulator", "scenario": "story-0.10.2"}
     cluster = Cluster.model_validate({"name": "c", "source": source})
-    record(recording, Settings(clusters=(cluster,)), rounds=50, rounds_a_file=10)
+    record(recording, Settings(clusters=(cluster,)), rounds=60, rounds_a_file=5)
+    operator = {"buckets": 4}
+    (tmp_path / "calm").mkdir()
+    base = Settings.model_validate({"operator": operator})
+    settings = settings_for(base, recording, tmp_path / "calm", 1_000)
+    calm = replay_on(spark, settings).transitions
+
     config = tmp_path / "t.yaml"
     config.write_text(
-        f"spark: {{master: '{master}', driver_memory: 700m, shuffle_partitions: 2, "
+        f"spark: {{master: '{standalone.address}', driver_memory: 700m, shuffle_partitions: 2, "
         "quick_start: true, conf: {spark.executor.memory: 600m, spark.driver.host: 127.0.0.1, "
         "spark.driver.bindAddress: 127.0.0.1}}\n"
-        "operator: {buckets: 4}\n"
+        f"operator: {json.dumps(operator)}\n"
     )
     shared = tmp_path / "shared"
-    arguments = ["--config", str(config), "--work-dir", str(shared), "--files-per-batch", "2"]
-    done = subprocess.run(
-        [*PROGRAM, "replay", str(recording), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 2, done.stderr
-    assert "TRN001 committed-offsets-lost" in done.stdout
-    unpacked = list((tmp_path / "cluster").glob("w*/app-*/*/tidestaff_archive/tidestaff"))
-    assert len(unpacked) == 2, "both executors have taken the archive"
+    command = [*PROGRAM, "replay", str(recording), "--config", str(config)]
+    command += ["--work-dir", str(shared), "--files-per-batch", "1"]
+    with (tmp_path / "out").open("w+") as out, (tmp_path / "err").open("w+") as err:
+        job = subprocess.Popen(command, stdout=out, stderr=err, start_new_session=True)
+        try:
+            until(lambda: committed(shared) >= 2 or job.poll() is not None)
+            assert job.poll() is None, (tmp_path / "err").read_text()[-2_000:]
+            both = [list(f.glob("app-*/*/tidestaff_archive/tidestaff")) for f in standalone.folders]
+            kill_with_children(standalone.workers[0])
+            struck = committed(shared)
+            assert job.wait(300) == 2, (tmp_path / "err").read_text()[-2_000:]
+        finally:
+            below = children_of(job.pid)
+            kill_if_there(job.pid)
+            job.wait()
+            for child in below:
+                kill_if_there(child)
+    assert all(both), "both executors had taken the archive"
+    assert struck < committed(shared), "it had work left when the worker died"
+    assert "TRN001 committed-offsets-lost" in (tmp_path / "out").read_text()
     assert list((shared / "checkpoint" / "state").rglob("*.changelog"))
+
+    reader = AlertReader(shared / "alerts.sqlite")
+    kept = [transition for _, transition in reader.transitions(limit=99_999)]
+    reader.close()
+    own = [each for each in kept if each.fields["code"] != "SRC005"]
+    assert sorted(each.text for each in own) == sorted(each.text for each in calm)
+
+
+def committed(folder: Path) -> int:
+    """Batches that were ended."""
+    return len(list((folder / "checkpoint" / "commits").glob("[0-9]*")))
+
+
+def until(condition: Callable[[], bool], within_s: float = 240) -> None:
+    end = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < end, "nothing happened"
+        time.sleep(0.2)
