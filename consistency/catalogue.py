@@ -67,7 +67,7 @@ PARTITION_RULES: Final[tuple[Rule[Sight], ...]] = (
          claim=("A partition state written after a new controller took over carries the new "
                 "controller epoch."),
          inputs="partition state, /controller_epoch read before it",
-         check=controller.no_write_by_a_stale_controller, sampling=Sampling.UNSTRADDLED,
+         check=controller.no_write_by_a_stale_controller,
          versions="ZooKeeper mode"),
     Rule("CTL005", "state-from-future-controller", Severity.CRITICAL, FindingClass.PROTOCOL,
          Scope.PARTITION,

@@ -83,7 +83,9 @@ def no_write_by_a_stale_controller(sight: Sight) -> Iterator[Finding]:
     """CTL004: a state written after a new controller took over carries the new controller epoch.
 
     The epoch compared is one that was read *before* the remembered state was. Leaders up to 2.6
-    change the ISR themselves and write the controller epoch they know, which may be old.
+    change the ISR themselves and write the controller epoch they know, which may be old. Each state
+    is one znode read at once, so a round in which it changed shows the write as well as any other;
+    the round after would not show it any more.
     """
     before, now, memory = sight.previous, sight.state, sight.memory
     if before is None or memory is None or now.controller_epoch is None:

@@ -101,6 +101,15 @@ def old_controller_elects_in_a_version_where_leaders_write_the_isr() -> dict[str
     return watch.raised
 
 
+@fires("CTL004")
+def old_controller_writes_while_the_metadata_are_read() -> dict[str, Any]:
+    watch = Watch().settle()
+    watch.set(controller=2, controller_epoch=2).see(3)
+    watch.change(isr=(1, 2), written_by=1).set(bracket=Bracket.STRADDLED).see()
+    watch.set(bracket=Bracket.COHERENT).see(3)
+    return watch.raised
+
+
 @fires("CTL005", invariant=4)
 def state_carries_a_controller_epoch_that_does_not_exist_yet() -> dict[str, Any]:
     watch = Watch().settle()
