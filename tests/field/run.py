@@ -121,6 +121,12 @@ def truncation(folder: Path, options: argparse.Namespace, keep: Keep) -> None:
 
 def truncation_rows(tally: field_truncation.Tally) -> list[Row]:
     wrong = "; ".join(tally.wrong[:5])
+    known = (
+        "; of a last known leader, unclean by the controller's own log too: "
+        f"{listed(tally.last_known_leaders)}"
+        if tally.last_known_leaders
+        else ""
+    )
     rows = [
         Row(
             "truncation",
@@ -130,7 +136,7 @@ def truncation_rows(tally: field_truncation.Tally) -> list[Row]:
             "where nothing is unclean",
             f"{tally.rounds} rounds, {tally.compared} logs compared, {tally.cuts} of them cut, "
             f"{len(tally.wrong)} otherwise than predicted{': ' if wrong else ''}{wrong}; "
-            f"grave alerts: {listed(tally.unexpected)}",
+            f"grave alerts: {listed(tally.unexpected)}{known}",
             not tally.wrong and not tally.unexpected and tally.rounds >= tally.wanted,
             tally.took_s,
         )
