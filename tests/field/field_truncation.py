@@ -51,8 +51,8 @@ _CUT: Final = re.compile(
     r"|Truncating log (?P<old>[\w.-]+-\d+) to offset (?P<old_at>\d+)"
 )
 _KAFKA_SAYS_UNCLEAN: Final = re.compile(
-    r"UNCLEAN partition change for (?P<partition>[\w.-]+-\d+).*?[ ,]leader: -?\d+ -> (?P<leader>\d+)"
-    r".*leaderRecoveryState: RECOVERED -> RECOVERING"
+    r"UNCLEAN partition change for (?P<partition>[\w.-]+-\d+)"
+    r".*?[ ,]leader: -?\d+ -> (?P<leader>\d+).*leaderRecoveryState: RECOVERED -> RECOVERING"
 )
 
 
