@@ -189,7 +189,8 @@ def _committed_out_of_office(sight: Sight, known: _Ledger) -> _Ledger:
             continue
         remembered = sight.remembered(reading.broker)
         if remembered is not None and sight.same_incarnation(reading.broker):
-            written = OffsetRange(remembered.log_end_offset, watermark)
+            offsets = OffsetRange(remembered.log_end_offset, watermark)
+            written = tuple(by_epoch(offsets, reading.lineage or (), watermark))
             known = known._replace(lost=_without_written(known.lost, written))
         beyond = OffsetRange(known.end, watermark)
         if beyond.start >= beyond.end or _was_lost(known.lost, beyond, reading.lineage or ()):
@@ -202,9 +203,12 @@ def _committed_out_of_office(sight: Sight, known: _Ledger) -> _Ledger:
     return known
 
 
-def _without_written(lost: tuple[Lost, ...], written: OffsetRange) -> tuple[Lost, ...]:
+def _without_written(lost: tuple[Lost, ...], written: tuple[Lost, ...]) -> tuple[Lost, ...]:
+    """Records of another epoch that were lost at those offsets stay reported."""
     return tuple(
-        each._replace(offsets=part) for each in lost for part in without(each.offsets, [written])
+        each._replace(offsets=part)
+        for each in lost
+        for part in without(each.offsets, [w.offsets for w in written if w.may_be(each)])
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from tidestaff.consistency.memory import UNKNOWN_EPOCH, Lost
-from tidestaff.consistency.model import Lineage, OffsetRange
+from tidestaff.consistency.model import Bracket, Lineage, OffsetRange
 from tidestaff.consistency.monitor import step
 
 from tests.consistency.watch import Watch, lineage
@@ -64,6 +64,15 @@ def test_lost_records_that_somebody_still_shows_are_not_lost_anew() -> None:
     """Broker 1 returns with all that was lost, and with an HW over it."""
     watch = lost_once("3.9.1")
     watch.start(1).log(1, leo=20, hw=20, leads=False, believes=0).see(3)
+    assert "TRN001" not in watch.raised
+
+
+def test_what_the_leader_writes_where_others_were_lost_leaves_them_reported() -> None:
+    """Its new records are first seen in a round in which the metadata changed."""
+    watch = lost_once("3.9.1")
+    watch.start(1).log(1, leo=20, hw=20, leads=False, believes=0, epochs=lineage((0, 0))).see()
+    watch.log(3, leo=15, hw=15).set(bracket=Bracket.STRADDLED).see()
+    watch.set(bracket=Bracket.COHERENT).see(3)
     assert "TRN001" not in watch.raised
 
 

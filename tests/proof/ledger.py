@@ -119,10 +119,25 @@ def is_true(watched: Watched, alarm: Alarm) -> bool:
         return not _claimed_beyond(watched, alarm) or is_too_wide(watched, alarm)
     if code in DIFFERENT_RECORDS and offsets is not None:
         return _differs(watched, alarm) or is_replaced_disk(watched, alarm)
-    # Before 2.1 nothing fences the writes of a controller that was replaced: they do happen.
-    return code == "CTL004" and any(
-        alarm.before_ms - age_ms(watched) <= write.at_ms for write in _by(truth.stale_writes, alarm)
-    )
+    return code == "CTL004" and _written_by_a_stale_controller(watched, alarm)
+
+
+def _written_by_a_stale_controller(watched: Watched, alarm: Alarm) -> bool:
+    """Before 2.1 nothing fences the writes of a controller that was replaced: they do happen.
+
+    Where every step is seen, several writes of one event are seen one after the other, after it:
+    there must be one for every alarm.
+    """
+    writes = _by(watched.cluster.truth.stale_writes, alarm)
+    if watched.plan.every_ms == EVERY_STEP:
+        at = watched.watcher.alarms.index(alarm)
+        raised = [
+            each
+            for each in watched.watcher.alarms[: at + 1]
+            if (each.violated.code, each.partition) == ("CTL004", alarm.partition)
+        ]
+        return len(raised) <= len(writes)
+    return any(alarm.before_ms - age_ms(watched) <= write.at_ms for write in writes)
 
 
 def age_ms(watched: Watched) -> int:
