@@ -236,12 +236,14 @@ def _origins(sight: Sight) -> Origins | None:
 
 
 def _last_isr(sight: Sight) -> tuple[BrokerId, ...] | None:
+    """Not known if somebody may have joined it unseen. An unclean election in between makes another
+    ISR: whoever leads then without having been in this one was elected uncleanly, then or now."""
     memory, state = sight.memory, sight.state
     if state.leader >= 0 or memory is None:
         return state.isr if state.leader >= 0 else None
-    if memory.state.leader < 0:
-        return memory.last_isr
-    return memory.state.isr if sight.only_new_epochs else None
+    known = memory.state.isr if memory.state.leader >= 0 else memory.last_isr
+    unchanged = state.leader_epoch == memory.state.leader_epoch and memory.state.leader < 0
+    return known if unchanged or sight.only_new_epochs else None
 
 
 def _eras(sight: Sight) -> tuple[Era, ...]:

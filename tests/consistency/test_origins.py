@@ -268,3 +268,13 @@ def test_merged(ranges: list[tuple[int, int]], few: tuple[tuple[int, int], ...])
 )
 def test_without(taken: list[tuple[int, int]], left: tuple[tuple[int, int], ...]) -> None:
     assert without(OffsetRange(10, 20), [OffsetRange(*r) for r in taken]) == left
+
+
+def test_of_an_isr_that_was_emptied_twice_nobody_is_accused_either() -> None:
+    """Between two leaderless rounds broker 1 led again, and 3 joined the ISR."""
+    watch = Watch(version="0.10.2.2", isr=(1,)).all_logs(epochs=None).settle()
+    watch.stop(1, 2, 3).change(epoch=1, leader=-1, isr=()).see()
+    watch.change(epoch=2, leader=1, isr=(1,)).change(isr=(1, 3))
+    watch.change(epoch=3, leader=-1, isr=(3,)).change(epoch=4, isr=()).see()
+    watch.start(3).change(leader=3, epoch=5, isr=(3,)).see()
+    assert "ELE009" not in watch.raised

@@ -34,7 +34,8 @@ JUDGED: Final = DIFFERENT_RECORDS | {
 class Alarm(NamedTuple):
     """What the monitor raised, and what was true at that moment: where the named broker's log
     differed from another of this topic, and the lowest offset that retention had left. `before_ms`
-    and `before_epoch`: the sample before this one and its leader epoch."""
+    is the sample before this one, `before_epoch` the leader epoch of the last that showed a leader:
+    one that shows none does not tell whom it had been."""
 
     at_ms: int
     until_ms: int
@@ -131,11 +132,12 @@ class Watcher:
             g for g in seen if g.at_ms < observation.observed_at_ms and g.topic == seen[-1].topic
         ]
         before = earlier[-1] if earlier else None
+        led = [g.leader_epoch for g in earlier if g.leader >= 0]
         return alarm._replace(
             leader_epoch=observation.state.leader_epoch,
             floor=book.floor if book is not None else 0,
             before_ms=before.at_ms if before is not None else -1,
-            before_epoch=before.leader_epoch if before is not None else -1,
+            before_epoch=led[-1] if led else -1,
         )
 
 
