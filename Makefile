@@ -14,7 +14,7 @@ STAMP := $(VENV)/.tidestaff-setup
 IMAGE ?= tidestaff/tidestaff:dev
 SOURCES := consistency connectors streaming conf tests
 
-.PHONY: help setup run jars test audit check lint types unit bench soak mutants explore search field sampling docs image sbom chart format lock fuzz clean
+.PHONY: help setup run jars test audit check lint types unit bench bench-web soak mutants explore search field sampling docs image sbom chart format lock fuzz clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -52,7 +52,7 @@ jars: $(RUN_STAMP) ## fetch the jars a Kafka source needs into the user's cache,
 	@$(BIN)/python -m tidestaff.streaming.jars
 
 test: $(STAMP) lint types ## everything: lint, types, all tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	SCREENSHOTS_DIR=dist/screenshots $(BIN)/python -m pytest -n 2 --dist worksteal
 
 audit: $(STAMP) ## known vulnerabilities of what is locked, or at least its hashes
 	$(BIN)/python -m tests.deploy.audit
@@ -74,6 +74,9 @@ bench: $(STAMP) ## measure rules engine, simulator and streaming job; writes the
 	$(BIN)/python -m tests.bench.simulator --write
 	$(BIN)/python -m tests.bench.streaming --write
 	$(BIN)/python -m tests.bench.soak --partitions 10000 --minutes 8 --name latency --write
+
+bench-web: $(STAMP) ## the page's server with 200,000 partitions, and what the page costs the job; writes its table in docs/benchmarks.md
+	$(BIN)/python -m tests.bench.web --write
 
 soak: $(STAMP) ## twenty minutes of 20,000 partitions under faults; writes its table in docs/benchmarks.md
 	$(BIN)/python -m tests.bench.soak --write

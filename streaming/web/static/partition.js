@@ -3,7 +3,7 @@
 import { get } from "/static/api.js";
 import { h, put, table } from "/static/dom.js";
 import { legend, picture, role } from "/static/picture.js";
-import { age, clock, count, exact, partitionLink, range } from "/static/words.js";
+import { age, clock, count, exact, partitionLink, percent, range } from "/static/words.js";
 
 const FLAG_WORDS = {
   under_replicated: "under-replicated",
@@ -107,6 +107,7 @@ export async function partitions(_, query) {
         field("Cluster", choice("cluster", query.get("cluster"), clusters)),
         field("Broker", h("input", { name: "broker", inputmode: "numeric", size: 5, value: query.get("broker") || "" })),
         field("State", choice("flag", query.get("flag"), [["", "any"], ...Object.entries(FLAG_WORDS)])),
+        field("Contents", choice("verified", query.get("verified"), [["", "any"], ["true", "compared"], ["false", "never compared"]])),
       ]),
       region,
     ),
@@ -136,6 +137,20 @@ function changes(before, after) {
   for (const each of before.findings) if (!still.has(`${each.code}/${each.broker}`)) found.push(`${each.code} over`);
   if (before.lost.length < after.lost.length) found.push(`lost ${range(after.lost[after.lost.length - 1])}`);
   return found;
+}
+
+// How far the bytes of all copies have been compared.
+function contents(state) {
+  const known = state.verified;
+  if (!known)
+    return h("p", { class: "verified" }, "Contents: not compared yet. ", h("a", { href: "#/coverage" }, "What is compared"));
+  const epoch = known.epoch === null ? "" : ` (epoch ${known.epoch})`;
+  return h(
+    "p",
+    { class: "verified" },
+    `Contents: all copies are equal in ${range(known.offsets)}${epoch}, ${percent(known.share)} of what is committed; `,
+    `compared up to there at ${clock(known.at_ms)}, in a pass that began at ${clock(known.began_ms)}.`,
+  );
 }
 
 function replicaTable(state) {
@@ -225,6 +240,7 @@ export async function partition([cluster, topic, number], query) {
         `min.insync.replicas ${state.min_insync_replicas}; unclean election ${state.unclean_election_allowed ? "allowed" : "not allowed"}; `,
         `Kafka ${state.rules.version} ${state.rules.mode}; committed ${range(state.committed)}.`,
       ),
+      contents(state),
     );
     put(numbers, replicaTable(state));
     put(events, timeline());

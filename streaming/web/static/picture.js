@@ -77,6 +77,11 @@ export function picture(state, options) {
     axis(low, high, x, height, width),
   ];
   const notes = [];
+  const known = state.verified && state.verified.offsets;
+  if (known && known[1] > low && known[0] < high) {
+    parts.push(s("rect", { x: x(known[0]), y: 23, width: Math.max(3, x(known[1]) - x(known[0])), height: 5, class: "compared" }));
+    notes.push(`all copies are equal in ${range(known)}`);
+  }
   state.replicas.forEach((replica, at) => {
     const y = TOP + at * ROW + 14;
     parts.push(row(state, replica, y, { x, low, left, id, width }));
@@ -218,6 +223,7 @@ export function legend() {
     item("unknown", "epochs not known"),
     item("watermark", "high watermark (HW): below it is committed"),
     item("uncommitted", "not committed yet"),
+    item("compared", "contents compared, equal"),
     item("predicted", "predicted cut"),
     item("cut", "cut away"),
     item("diverged", "diverged"),
