@@ -135,8 +135,10 @@ class DigestRounds:
         try:
             content = json.loads(self._file.read_text(encoding="utf-8"))
             return {
-                TopicPartition(topic, int(number)): Covered(*map(int, numbers), what=str(what))
-                for topic, number, (*numbers, what) in content["coverage"]
+                TopicPartition(topic, int(number)): Covered(
+                    int(verified_to), int(began_ms), int(at_ms), int(span), str(what)
+                )
+                for topic, number, (verified_to, began_ms, at_ms, span, what) in content["coverage"]
             }
         except (OSError, ValueError, KeyError, TypeError):
             return {}
