@@ -233,6 +233,20 @@ def test_a_topic_named_like_html_stays_text(page: Page, still: str) -> None:
     assert page.locator("main img").count() == 0
 
 
+def test_a_cut_is_drawn_before_it_happens(page: Page, still: str, shot: Shot) -> None:
+    """Brokers 2 and 3 are back; 2 has a record that its leader has not, and has not fetched yet."""
+    opened(page, f"{still}/#/partition/old/t/0")
+    page.locator("#moment").focus()
+    page.keyboard.press("End")
+    predicted = page.locator("svg.picture").get_by_text("cut at 1 predicted")
+    expect(predicted).to_have_count(0)
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".moment")).to_contain_text("broker 2 up")
+    expect(predicted).to_have_count(1)
+    shot(page, "partition-predicted-cut")
+
+
 def test_coverage_says_what_was_compared_and_what_waits(
     page: Page, still: str, shot: Shot
 ) -> None:

@@ -12,7 +12,7 @@ function compared(cluster, known) {
   if (!known.partitions) return "none";
   return [
     `${known.partitions.toLocaleString("en")} of ${count(known.of, "partition")} (${share(known.partitions, known.of)}); `,
-    `the longest ago ${age(known.oldest_age_ms)} ago`,
+    `the oldest comparison is ${age(known.oldest_age_ms)} old`,
     known.empty ? `; ${known.empty.toLocaleString("en")} without records` : "",
     " ",
     known.partitions < known.of &&

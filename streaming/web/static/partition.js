@@ -13,6 +13,7 @@ const FLAG_WORDS = {
   violating: "breaks a rule",
 };
 const PAGE = 50;
+const PROVEN = /^(TRN00[12]|HWM002|ELE009|LOG003)$/;
 
 export function field(label, input) {
   return h("label", { class: "field" }, h("span", {}, label), input);
@@ -134,7 +135,10 @@ function changes(before, after) {
   const known = new Set(before.findings.map((each) => `${each.code}/${each.broker}`));
   for (const each of after.findings) if (!known.has(`${each.code}/${each.broker}`)) found.push(`${each.code} raised`);
   const still = new Set(after.findings.map((each) => `${each.code}/${each.broker}`));
-  for (const each of before.findings) if (!still.has(`${each.code}/${each.broker}`)) found.push(`${each.code} over`);
+  for (const each of before.findings) {
+    // A loss that is no longer seen is still a loss: its alert stays until somebody takes it on.
+    if (!still.has(`${each.code}/${each.broker}`) && !PROVEN.test(each.code)) found.push(`${each.code} over`);
+  }
   if (before.lost.length < after.lost.length) found.push(`lost ${range(after.lost[after.lost.length - 1])}`);
   return found;
 }
@@ -228,7 +232,7 @@ export async function partition([cluster, topic, number], query) {
         ? `Now (${clock(state.at_ms)})${count_ ? "" : ": nothing has happened since it is watched"}`
         : `${clock(state.at_ms)}: ${words.join("; ") || "as before"}`;
     const width = Math.max(340, Math.min(1100, drawing.clientWidth || 900));
-    put(drawing, picture(state, { width, whole }));
+    put(drawing, picture(state, { width, whole, past: found.moments }));
     const [kind, sentence] = verdictOf(state);
     put(
       head,
@@ -247,12 +251,14 @@ export async function partition([cluster, topic, number], query) {
   }
 
   function timeline() {
+    const told = found.moments
+      .map((moment, index) => [moment, index])
+      .filter(([moment, index]) => index > 0 && changes(found.moments[index - 1], moment).length);
+    if (!told.length) return h("p", { class: "muted" }, "Nothing since it is watched but that logs grew.");
     return h(
       "ol",
       { class: "timeline", reversed: true },
-      found.moments
-        .map((moment, index) => [moment, index])
-        .filter(([moment, index]) => index > 0 && changes(found.moments[index - 1], moment).length)
+      told
         .reverse()
         .slice(0, 100)
         .map(([moment, index]) =>

@@ -23,6 +23,7 @@ export function range(offsets) {
 }
 
 export function percent(share) {
+  if (share <= 0) return "0 %";
   if (share >= 1) return "100 %";
   return share < 0.01 ? "less than 1 %" : `${Math.min(99, Math.round(100 * share))} %`;
 }
