@@ -14,7 +14,7 @@ STAMP := $(VENV)/.tidestaff-setup
 IMAGE ?= tidestaff/tidestaff:dev
 SOURCES := consistency connectors streaming conf tests
 
-.PHONY: help setup run jars test audit check lint types unit bench bench-web soak mutants explore search field sampling docs image sbom chart format lock fuzz clean
+.PHONY: help setup run jars test audit check lint types unit bench bench-web soak mutants explore search field sampling docs pictures image sbom chart format lock fuzz clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -99,6 +99,9 @@ sampling: $(STAMP) ## misses and false alarms by fault kind, skew and rate; writ
 docs: $(STAMP) ## write docs/alerts.md from the catalogue, docs/metrics.md from the metrics
 	$(BIN)/tidestaff rules --markdown > docs/alerts.md.tmp && mv docs/alerts.md.tmp docs/alerts.md
 	$(BIN)/python -m tidestaff.streaming.metrics_table > docs/metrics.md.tmp && mv docs/metrics.md.tmp docs/metrics.md
+
+pictures: $(STAMP) ## take the pictures in docs/images anew (needs Chromium); look at them
+	$(BIN)/python -m tests.browser.pictures
 
 image: $(STAMP) ## the container image; BASE_IMAGE=..., CLOSED=1 for a build without a network
 	$(BIN)/python -m tests.deploy.image_inputs $(if $(CLOSED),--closed)

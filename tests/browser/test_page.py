@@ -247,9 +247,7 @@ def test_a_cut_is_drawn_before_it_happens(page: Page, still: str, shot: Shot) ->
     shot(page, "partition-predicted-cut")
 
 
-def test_coverage_says_what_was_compared_and_what_waits(
-    page: Page, still: str, shot: Shot
-) -> None:
+def test_coverage_says_what_was_compared_and_what_waits(page: Page, still: str, shot: Shot) -> None:
     opened(page, f"{still}/#/coverage")
     expect(page.get_by_role("region", name="Coverage by cluster")).to_contain_text(
         "2 of 3 partitions (67 %)"
