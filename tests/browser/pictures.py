@@ -22,7 +22,7 @@ from tests.browser.conftest import FLAGS, program
 from tests.streaming.web.watched import Watched
 
 IMAGES: Final = Path(__file__).resolve().parents[2] / "docs" / "images"
-AFTERWARDS: Final = 40
+AFTERWARDS: Final = 240
 """Rounds after the end of the story."""
 
 
