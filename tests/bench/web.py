@@ -187,11 +187,10 @@ def report(size: int) -> str:
         costs = fill(work, size)
         found = answers(work)
         stored = (work / "state.sqlite").stat().st_size
-    quiet = costs[3:]
+    return f"{server_table(size, found)}\n\n{job_table(size, costs, stored)}"
 
-    def median(name: str) -> float:
-        return statistics.median(getattr(cost, name) for cost in quiet)
 
+def server_table(size: int, found: dict[str, Answered]) -> str:
     lines = [
         f"| the server with {size:,} partitions | CPU | wall, median | worst of {ASKED} | answer |",
         "|---|---:|---:|---:|---:|",
@@ -200,7 +199,17 @@ def report(size: int) -> str:
             f"| {one.size / 1000:.0f} kB |"
             for name, one in found.items()
         ),
-        "",
+    ]
+    return "\n".join(lines)
+
+
+def job_table(size: int, costs: list[Cost], stored: int) -> str:
+    quiet = costs[3:]
+
+    def median(name: str) -> float:
+        return statistics.median(getattr(cost, name) for cost in quiet)
+
+    lines = [
         f"| the job, a round of {size:,} partitions, CPU of one core | quiet | first |",
         "|---|---:|---:|",
         f"| judging, without Spark | {median('judging'):.2f} s | {costs[0].judging:.1f} s |",
