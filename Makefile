@@ -14,7 +14,7 @@ STAMP := $(VENV)/.tidestaff-setup
 IMAGE ?= tidestaff/tidestaff:dev
 SOURCES := consistency connectors streaming conf tests
 
-.PHONY: help setup run jars test audit check lint types unit bench soak mutants explore search field sampling docs image sbom chart format lock fuzz clean
+.PHONY: help setup run jars test audit check lint types unit bench bench-web soak mutants explore search field sampling docs pictures image sbom chart format lock fuzz clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -52,7 +52,7 @@ jars: $(RUN_STAMP) ## fetch the jars a Kafka source needs into the user's cache,
 	@$(BIN)/python -m tidestaff.streaming.jars
 
 test: $(STAMP) lint types ## everything: lint, types, all tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	SCREENSHOTS_DIR=dist/screenshots $(BIN)/python -m pytest -n 2 --dist worksteal
 
 audit: $(STAMP) ## known vulnerabilities of what is locked, or at least its hashes
 	$(BIN)/python -m tests.deploy.audit
@@ -75,6 +75,9 @@ bench: $(STAMP) ## measure rules engine, simulator and streaming job; writes the
 	$(BIN)/python -m tests.bench.streaming --write
 	$(BIN)/python -m tests.bench.soak --partitions 10000 --minutes 8 --name latency --write
 
+bench-web: $(STAMP) ## the page's server with 200,000 partitions, and what the page costs the job; writes its table in docs/benchmarks.md
+	$(BIN)/python -m tests.bench.web --write
+
 soak: $(STAMP) ## twenty minutes of 20,000 partitions under faults; writes its table in docs/benchmarks.md
 	$(BIN)/python -m tests.bench.soak --write
 
@@ -96,6 +99,9 @@ sampling: $(STAMP) ## misses and false alarms by fault kind, skew and rate; writ
 docs: $(STAMP) ## write docs/alerts.md from the catalogue, docs/metrics.md from the metrics
 	$(BIN)/tidestaff rules --markdown > docs/alerts.md.tmp && mv docs/alerts.md.tmp docs/alerts.md
 	$(BIN)/python -m tidestaff.streaming.metrics_table > docs/metrics.md.tmp && mv docs/metrics.md.tmp docs/metrics.md
+
+pictures: $(STAMP) ## take the pictures in docs/images anew (needs Chromium); look at them
+	$(BIN)/python -m tests.browser.pictures
 
 image: $(STAMP) ## the container image; BASE_IMAGE=..., CLOSED=1 for a build without a network
 	$(BIN)/python -m tests.deploy.image_inputs $(if $(CLOSED),--closed)

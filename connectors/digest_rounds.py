@@ -3,8 +3,9 @@ observations carry and the LOG rules judge.
 
 Partitions take turns, the one that was looked at longest ago first. One that is being changed, that
 lags, that is cleaned or that is tiered is passed over: reading must not hurt whoever catches up.
-What has been looked at is kept in a file, so that a restart goes on from there; a partition that
-has been seen to its end begins anew after a while, because disks rot also where nobody writes.
+What has been looked at is kept in a file, so that a restart goes on from there; after a while a
+partition begins anew, because disks rot also where nobody writes. It begins anew at once when it is
+another topic of the same name, or has other replicas; where a log was cut, from the cut.
 """
 
 from __future__ import annotations
@@ -33,12 +34,14 @@ _WITHIN_63_BITS: Final = (1 << 63) - 1
 
 class Covered(NamedTuple):
     """Of one partition: equal so far up to an offset, since when this pass goes on, when it was
-    last looked at, and how many offsets are worth asking for at once."""
+    last looked at, how many offsets are worth asking for at once, and what is compared: which
+    topic, on which brokers."""
 
     verified_to: int = 0
     began_ms: int = 0
     at_ms: int = 0
     span: int = _FIRST_SPAN
+    what: str = ""
 
 
 class DigestRounds:
@@ -55,26 +58,44 @@ class DigestRounds:
         self, observations: Sequence[PartitionObservation], now_ms: int
     ) -> list[PartitionObservation]:
         """The same observations, some of them with digests."""
+        for seen in observations:
+            self._forget_what_was_cut(seen)
         waiting = [o for o in observations if _may_be_read(o)]
-        waiting.sort(key=lambda o: self._covered(o).at_ms)
+        waiting.sort(key=self._looked_at_ms)
         chosen = {id(o) for o in waiting[:_AT_ONCE]}
         found = [self._with_digests(o, now_ms) if id(o) in chosen else o for o in observations]
         if chosen:
             self._save()
         return found
 
+    def _looked_at_ms(self, seen: PartitionObservation) -> int:
+        known = self.coverage.get(TopicPartition(seen.topic, seen.partition))
+        return 0 if known is None else known.at_ms
+
     def _covered(self, seen: PartitionObservation) -> Covered:
-        return self.coverage.get(TopicPartition(seen.topic, seen.partition), Covered())
+        known, what = self.coverage.get(TopicPartition(seen.topic, seen.partition)), _what(seen)
+        return known if known is not None and known.what == what else Covered(what=what)
+
+    def _forget_what_was_cut(self, seen: PartitionObservation) -> None:
+        partition = TopicPartition(seen.topic, seen.partition)
+        known = self.coverage.get(partition)
+        if known is None:
+            return
+        ends = [r.log_end_offset for r in seen.replicas if r.log_end_offset is not None]
+        if min(ends, default=known.verified_to) < known.verified_to:
+            self.coverage[partition] = known._replace(verified_to=min(ends))
 
     def _with_digests(self, seen: PartitionObservation, now_ms: int) -> PartitionObservation:
         partition, covered = TopicPartition(seen.topic, seen.partition), self._covered(seen)
         start = max(r.log_start_offset or 0 for r in seen.replicas)
         end = min(min(r.high_watermark or 0, r.log_end_offset or 0) for r in seen.replicas)
+        if end - covered.verified_to < covered.span and covered.began_ms:
+            # Seen to its end, or so near to it that one that is written to never gets nearer.
+            over = now_ms - covered.began_ms > _AGAIN_AFTER_MS
+            covered = covered._replace(verified_to=0, began_ms=now_ms) if over else covered
         begin = max(start, covered.verified_to)
         if begin >= end:
-            over = now_ms - covered.began_ms > _AGAIN_AFTER_MS
-            fresh = Covered(began_ms=now_ms, span=covered.span) if over else covered
-            self.coverage[partition] = fresh._replace(at_ms=now_ms)
+            self.coverage[partition] = covered._replace(at_ms=now_ms)
             return seen
         offsets = OffsetRange(begin, min(end, begin + covered.span))
         self._ranges.topic_ids[seen.topic] = seen.topic_id
@@ -96,6 +117,7 @@ class DigestRounds:
             covered.began_ms or now_ms,
             now_ms,
             self._next_span(offsets, moved),
+            covered.what,
         )
         return replace(seen, digests=tuple(_digest(b, a) for b, a in answers.items()))
 
@@ -113,8 +135,10 @@ class DigestRounds:
         try:
             content = json.loads(self._file.read_text(encoding="utf-8"))
             return {
-                TopicPartition(topic, int(number)): Covered(*map(int, covered))
-                for topic, number, covered in content["coverage"]
+                TopicPartition(topic, int(number)): Covered(
+                    int(verified_to), int(began_ms), int(at_ms), int(span), str(what)
+                )
+                for topic, number, (verified_to, began_ms, at_ms, span, what) in content["coverage"]
             }
         except (OSError, ValueError, KeyError, TypeError):
             return {}
@@ -130,6 +154,11 @@ class DigestRounds:
             beside.replace(self._file)
         except OSError:
             return  # a restart begins anew, that is all
+
+
+def _what(seen: PartitionObservation) -> str:
+    brokers = " ".join(str(broker) for broker in sorted(seen.assignment.replicas))
+    return f"{seen.topic_id or seen.state_czxid or ''} {brokers}"
 
 
 def _may_be_read(seen: PartitionObservation) -> bool:

@@ -116,6 +116,18 @@ class Lost(NamedTuple):
         return self.epoch == other.epoch or UNKNOWN_EPOCH in (self.epoch, other.epoch)
 
 
+class Verified(NamedTuple):
+    """All copies hold the same in [start, end): compared in one pass that began at `began_ms` and
+    came to `end` at `at_ms`, under `leader_epoch`. `epoch` is that of the last record there."""
+
+    start: int
+    end: int
+    epoch: int
+    leader_epoch: int
+    began_ms: int
+    at_ms: int
+
+
 class Suspicion(NamedTuple):
     """A condition that is met but must last its grace time before it is an alert."""
 
@@ -161,6 +173,7 @@ class PartitionMemory(NamedTuple):
     last_isr: tuple[BrokerId, ...] | None = None
     origins: Origins | None = None
     lost_epochs: tuple[int, ...] = ()
+    verified: Verified | None = None
 
     @property
     def losses(self) -> tuple[Lost, ...]:

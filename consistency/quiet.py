@@ -106,6 +106,7 @@ def _with_growth(
         memory.last_isr,
         memory.origins,
         memory.lost_epochs,
+        memory.verified,
     )
 
 

@@ -24,6 +24,7 @@ from tidestaff.consistency.memory import (
 )
 from tidestaff.consistency.model import ControllerClaim, OffsetRange
 from tidestaff.consistency.ranges import without
+from tidestaff.consistency.verified import verified
 from tidestaff.consistency.versions import Truncation
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def remember_partition(sight: Sight, judgement: Judgement, verdicts: Verdicts) -
         before.controller != observation.controller
         or before.controller_epoch != observation.cluster_controller_epoch
     )
-    ledger = _ledger(sight)
+    ledger, eras = _ledger(sight), _eras(sight)
     memory = PartitionMemory(
         topic_id=observation.topic_id
         if observation.topic_id is not None or before is None
@@ -70,7 +71,7 @@ def remember_partition(sight: Sight, judgement: Judgement, verdicts: Verdicts) -
         committed_end=ledger.end,
         ledger=ledger.epochs,
         ledger_end=ledger.epochs_end,
-        eras=_eras(sight),
+        eras=eras,
         replicas=_replicas(sight),
         joined_isr=_joined(sight),
         suspicions=judgement.suspicions,
@@ -82,6 +83,7 @@ def remember_partition(sight: Sight, judgement: Judgement, verdicts: Verdicts) -
         last_isr=_last_isr(sight),
         origins=_origins(sight),
         lost_epochs=tuple(lost.epoch for lost in ledger.lost),
+        verified=verified(sight, eras, ledger.lost),
     )
     return memory._replace(calm=verdicts) if _is_calm(sight, judgement) else memory
 

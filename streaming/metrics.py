@@ -28,6 +28,7 @@ from tidestaff.streaming.alerts.errors import StoreError
 from tidestaff.streaming.alerts.identity import Kind, kind_of
 from tidestaff.streaming.alerts.outbox import Outbox
 from tidestaff.streaming.metrics_table import METRICS, PREFIX
+from tidestaff.streaming.operator.viewing import VERIFIED_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -232,6 +233,15 @@ class _Standing(Collector):
         for cluster in clusters:
             lost.add_metric((cluster,), snapshot.lost[cluster])
         yield from (state, known, lost)
+        yield from self._verified({cluster: ladder.get(cluster, {}) for cluster in clusters})
+
+    def _verified(self, ladder: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:
+        partitions, age = _gauge("verified_partitions"), _gauge("verification_age_seconds")
+        for cluster, rungs in ladder.items():
+            partitions.add_metric((cluster,), rungs.get("verified", 0))
+            if rungs.get("verified", 0):
+                age.add_metric((cluster,), (self._now_ms() - rungs[VERIFIED_MS]) / 1000)
+        yield from (partitions, age)
 
     def _ages(self, snapshot: Snapshot) -> Iterator[Metric]:
         now_ms = self._now_ms()

@@ -47,6 +47,19 @@ _ALL: Final = (
     ),
     Definition("partitions_known", GAUGE, "Partitions of a cluster that are shown.", ("cluster",)),
     Definition(
+        "verified_partitions",
+        GAUGE,
+        "Partitions whose copies were compared byte by byte and are equal as far as that came.",
+        ("cluster",),
+    ),
+    Definition(
+        "verification_age_seconds",
+        GAUGE,
+        "Time since the partition was compared that was compared longest ago; absent while none "
+        "was.",
+        ("cluster",),
+    ),
+    Definition(
         "lost_offsets",
         GAUGE,
         "Committed offsets that are lost, of alerts nobody has taken on yet.",

@@ -32,13 +32,13 @@ def batches_equal(sight: Sight) -> Iterator[Finding]:
         if sight.compacted:
             yield Unknown("LOG001", "replicas cleaned alike: the topic is compacted")
             continue
-        if not _comparable(sight, digests, offsets):
+        if not comparable(sight, digests, offsets):
             yield Unknown("LOG001", f"log start and HW that enclose {offsets} on every replica")
             continue
         yield _minority(digests, offsets, crcs, leader=sight.state.leader)
 
 
-def _comparable(sight: Sight, digests: list[BatchDigest], offsets: OffsetRange) -> bool:
+def comparable(sight: Sight, digests: list[BatchDigest], offsets: OffsetRange) -> bool:
     for digest in digests:
         reading = sight.readings.get(digest.broker)
         if reading is None or reading.log_start_offset is None or reading.high_watermark is None:

@@ -2,14 +2,17 @@
 
 A partition is told in full when something notable happened to it (leader, ISR, epochs, cuts,
 findings), before and after, which is what the time slider of the page goes through. Offsets that
-merely grow are told as one compressed table of all slots of the bucket. After a start nobody knows
-what has been told before: then every partition is told once, some hundred in each batch.
+merely grow are told as one compressed table of all slots of the bucket. How far contents have been
+compared is told with the partition whenever that changes, and is no event of its past. After a
+start nobody knows what has been told before: then every partition is told once, some hundred in
+each batch.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +23,8 @@ from tidestaff.consistency.isr import effective_min_isr
 from tidestaff.streaming.operator.slots import WIDTH
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tidestaff.consistency.memory import PartitionMemory, ReplicaMemory
     from tidestaff.consistency.model import ClusterObservation
     from tidestaff.consistency.versions import RuleSet
@@ -38,6 +43,9 @@ LADDER: Final = {
     "under_min_isr": UNDER_MIN_ISR,
     "offline": OFFLINE,
 }
+VERIFIED_MS: Final = "verified_ms"
+"""When the partition was compared that was compared longest ago; NEVER_MS if none was."""
+NEVER_MS: Final = 2**62
 
 
 class View:
@@ -53,6 +61,8 @@ class View:
         self._names: dict[str, int] = {}
         self._cluster_of = np.full(0, -1, np.int32)
         self._flags = np.zeros(0, np.int32)
+        self._verified_to = np.zeros(0, np.int64)
+        self._verified_ms = np.zeros(0, np.int64)
         self._moved = False
         self._todo: list[Partition] | None = None
 
@@ -82,6 +92,11 @@ class View:
             shown = partition.shown
             changed = notable(before, after) or (shown is not None and shown != raised)
             if not changed and shown is not None:
+                if before.verified != after.verified:
+                    # Said as it is now; for its past nothing has happened.
+                    told_ms = partition.told_ms
+                    self._tell(partition, after, raised)
+                    partition.told_ms = told_ms
                 return
             if changed:
                 if shown is None or partition.told_ms != before.observed_at_ms:
@@ -147,6 +162,9 @@ class View:
         self._docs[partition.cluster, partition.name] = doc
         self._cluster_of[slot] = self._names.setdefault(partition.cluster, len(self._names))
         self._flags[slot] = doc["flags"]
+        verified = memory.verified
+        self._verified_to[slot] = 0 if verified is None else verified.end
+        self._verified_ms[slot] = 0 if verified is None else verified.at_ms
         partition.shown, partition.told_ms = raised, memory.observed_at_ms
 
     def _room(self, slot: int) -> None:
@@ -154,6 +172,8 @@ class View:
             more = max(slot + 1, 2 * len(self._flags), 64) - len(self._flags)
             self._cluster_of = np.r_[self._cluster_of, np.full(more, -1, np.int32)]
             self._flags = np.r_[self._flags, np.zeros(more, np.int32)]
+            self._verified_to = np.r_[self._verified_to, np.zeros(more, np.int64)]
+            self._verified_ms = np.r_[self._verified_ms, np.zeros(more, np.int64)]
 
     def _ladder(self, bucket: Bucket) -> dict[str, dict[str, int]]:
         count = min(bucket.slots.count, len(self._flags))
@@ -161,7 +181,10 @@ class View:
         owner = self._cluster_of[:count]
         places = np.arange(WIDTH) < numbers.replicas[:count, None]
         lead = np.maximum(numbers.leader[:count], 0)
-        watermark = numbers.watermark[np.arange(count), lead]
+        each = np.arange(count)
+        watermark, start = numbers.watermark[each, lead], numbers.start[each, lead]
+        # What was compared may have been deleted since, by age or size.
+        verified_ms = self._verified_ms[:count] * (self._verified_to[:count] > start)
         short = (numbers.end[:count] < watermark[:, None]) & places
         behind: Flags = np.asarray(short.any(axis=1))
         found: dict[str, dict[str, int]] = {}
@@ -172,8 +195,23 @@ class View:
                 "partitions": int(here.sum()),
                 "behind": int(behind[here].sum()),
                 **rungs,
+                "empty": int((watermark[here] <= start[here]).sum()),
+                "verified": int((verified_ms[here] > 0).sum()),
+                VERIFIED_MS: int(verified_ms[here][verified_ms[here] > 0].min(initial=NEVER_MS)),
             }
         return found
+
+
+def together(ladders: Iterable[dict[str, dict[str, int]]]) -> dict[str, Counter[str]]:
+    """What all buckets say of each cluster: numbers added up, of times the oldest."""
+    found: dict[str, Counter[str]] = {}
+    for ladder in ladders:
+        for cluster, rungs in ladder.items():
+            known = found.setdefault(cluster, Counter({VERIFIED_MS: NEVER_MS}))
+            oldest = min(known[VERIFIED_MS], rungs.get(VERIFIED_MS, NEVER_MS))
+            known.update(rungs)
+            known[VERIFIED_MS] = oldest
+    return found
 
 
 def packed(data: bytes) -> str:
@@ -313,6 +351,7 @@ def _doc(
         "lost": [list(each) for each in memory.lost],
         "kept": [[tail.broker, tail.start, tail.end] for tail in memory.kept_tails],
         "eras": [[e.epoch, e.leader, e.start_offset] for e in memory.eras],
+        "verified": None if memory.verified is None else list(memory.verified),
         "truncated": _truncated(before, memory),
     }
     return found | {name: value for name, value in extra.items() if value}

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tidestaff.streaming.alerts.errors import told_as_store_errors
-from tidestaff.streaming.operator.viewing import LADDER, VIOLATING
+from tidestaff.streaming.operator.viewing import LADDER, VIOLATING, together
 from tidestaff.streaming.view.numbers import table_of
 from tidestaff.streaming.view.schema import connect
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
@@ -33,6 +33,7 @@ class PartitionFilter:
     text: str | None = None
     broker: int | None = None
     flag: str | None = None
+    verified: bool | None = None
 
 
 class StateReader:
@@ -82,12 +83,9 @@ class StateReader:
 
     def ladder(self) -> dict[str, Counter[str]]:
         """By cluster: how many partitions are known, and how many stand on each rung."""
-        found: dict[str, Counter[str]] = {}
         with told_as_store_errors(self.path):
-            for (text,) in self._db.execute("SELECT ladder FROM buckets"):
-                for cluster, rungs in json.loads(text).items():
-                    found.setdefault(cluster, Counter()).update(rungs)
-        return found
+            rows = self._db.execute("SELECT ladder FROM buckets").fetchall()
+        return together(json.loads(text) for (text,) in rows)
 
     def last_batch(self) -> int | None:
         with told_as_store_errors(self.path):
@@ -133,7 +131,21 @@ class StateReader:
                 " WHERE cluster = ? AND topic = ? AND partition = ? ORDER BY at_ms LIMIT ?",
                 (cluster, topic, partition, MOST_MOMENTS),
             ).fetchall()
-        return [self._shown(row) for row in rows]
+        found = [self._shown(row) for row in rows]
+        for each in found:
+            each["verified"] = _of_what_is_left(each)
+        return found
+
+    def verified_longest_ago(self, cluster: str, limit: int) -> list[dict[str, Any]]:
+        """The partitions whose contents have waited longest to be compared: first those that never
+        were."""
+        with told_as_store_errors(self.path):
+            rows = self._db.execute(
+                f"SELECT {_COLUMNS} FROM partitions WHERE cluster = ?"  # noqa: S608
+                " ORDER BY verified_ms LIMIT ?",
+                (cluster, limit),
+            ).fetchall()
+        return [self._current(row) for row in rows]
 
     def shapes(self, cluster: str) -> list[tuple[int, dict[str, Any], int]]:
         """Every constellation the cluster's partitions are in, and how many are."""
@@ -170,6 +182,8 @@ class StateReader:
             )
         if wanted.flag is not None:
             tests.append(("flags > 0 AND flags & ? > 0", (FLAGS[wanted.flag],)))
+        if wanted.verified is not None:
+            tests.append((f"verified_ms IS {'NOT ' if wanted.verified else ''}NULL", ()))
         if wanted.broker is not None:
             shapes = self._shapes_with(wanted.broker)
             tests.append((f"shape IN ({', '.join(map(str, shapes))})", ()))
@@ -209,6 +223,7 @@ class StateReader:
                 (r["high_watermark"] for r in replicas if r["broker"] in shown["isr"]), default=0
             )
             shown["committed"][1] = max(shown["committed"][1], newest)
+        shown["verified"] = _of_what_is_left(shown)
         return shown
 
     def _table(self, bucket: int, generation: str) -> Table | None:
@@ -257,6 +272,7 @@ class StateReader:
             "kept": told.get("kept", []),
             "eras": told.get("eras", []),
             "truncated": told.get("truncated", []),
+            "verified": _verified(told.get("verified")),
         }
 
 
@@ -273,6 +289,34 @@ def _replica(told: list[Any]) -> dict[str, Any]:
         "lineage": lineage,
         "cut": None if cut is None else dict(zip(("epoch", "offset", "because"), cut, strict=True)),
     }
+
+
+def _verified(told: list[int] | None) -> dict[str, Any] | None:
+    if told is None:
+        return None
+    start, end, epoch, leader_epoch, began_ms, at_ms = told
+    return {
+        "offsets": [start, end],
+        "epoch": None if epoch < 0 else epoch,
+        "leader_epoch": leader_epoch,
+        "began_ms": began_ms,
+        "at_ms": at_ms,
+    }
+
+
+def _of_what_is_left(shown: dict[str, Any]) -> dict[str, Any] | None:
+    """Of what was compared, what has not been deleted since by age or size, and which share of the
+    committed records that is."""
+    verified = shown["verified"]
+    if verified is None:
+        return None
+    starts = [r["log_start"] for r in shown["replicas"] if r["broker"] == shown["leader"]]
+    first = max([*starts, shown["committed"][0]])
+    start, end = max(first, verified["offsets"][0]), verified["offsets"][1]
+    if start >= end:
+        return None
+    share = min(1.0, (end - start) / max(1, shown["committed"][1] - first))
+    return {**verified, "offsets": [start, end], "share": round(share, 4)}
 
 
 def _finding(told: list[Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-VERSION: Final = 1
+VERSION: Final = 2
 BUSY_TIMEOUT_S: Final = 10.0
 LOG_KEPT_BYTES: Final = 16_000_000
 
@@ -30,11 +30,13 @@ CREATE TABLE shapes (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
 CREATE TABLE partitions (
     id INTEGER PRIMARY KEY, cluster TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,
     at_ms INTEGER NOT NULL, flags INTEGER NOT NULL, shape INTEGER NOT NULL,
-    bucket INTEGER NOT NULL, generation TEXT NOT NULL, slot INTEGER NOT NULL, doc TEXT NOT NULL
+    bucket INTEGER NOT NULL, generation TEXT NOT NULL, slot INTEGER NOT NULL,
+    verified_ms INTEGER, doc TEXT NOT NULL
 );
 CREATE INDEX partitions_name ON partitions (cluster, topic, partition, flags, shape);
 CREATE INDEX partitions_shape ON partitions (cluster, shape, flags);
 CREATE INDEX partitions_flags ON partitions (flags, cluster) WHERE flags > 0;
+CREATE INDEX partitions_verified ON partitions (cluster, verified_ms);
 CREATE TABLE moments (
     cluster TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,
     at_ms INTEGER NOT NULL, flags INTEGER NOT NULL, shape INTEGER NOT NULL, doc TEXT NOT NULL,

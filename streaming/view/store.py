@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import base64
 import json
-from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from tidestaff.streaming.alerts.errors import StoreError
 from tidestaff.streaming.alerts.schema import transaction
-from tidestaff.streaming.operator.viewing import unpacked
+from tidestaff.streaming.operator.viewing import together, unpacked
 from tidestaff.streaming.view.schema import create
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
@@ -27,7 +27,7 @@ PRUNE_EVERY: Final = 50
 MAX_WAITING: Final = 50
 _ROW: Final = (
     *("cluster", "topic", "partition", "at_ms", "flags", "shape"),
-    *("bucket", "generation", "slot", "doc"),
+    *("bucket", "generation", "slot", "verified_ms", "doc"),
 )
 _PUT: Final = f"INSERT INTO partitions ({', '.join(_ROW)}) VALUES ({', '.join('?' * len(_ROW))})"  # noqa: S608
 _APART: Final = {"cluster", "name", "at_ms", "flags", "shape", "slot"}
@@ -95,6 +95,7 @@ class StateStore:
                 (
                     *(doc["cluster"], topic, partition, doc["at_ms"], doc["flags"]),
                     *(self._shape(doc["shape"]), bucket, generation, doc["slot"]),
+                    _verified_ms(doc),
                     json.dumps(rest, separators=(",", ":")),
                 )
             )
@@ -172,11 +173,7 @@ class StateReceiver:
 
     def ladder(self) -> dict[str, Counter[str]]:
         """By cluster: how many partitions stand on each rung, as the buckets last said."""
-        found: dict[str, Counter[str]] = {}
-        for buckets in list(self._ladders.values()):
-            for cluster, rungs in buckets.items():
-                found.setdefault(cluster, Counter()).update(rungs)
-        return found
+        return together(list(self._ladders.values()))
 
     def process_batch(self, query_id: str, batch_id: int, rows: Sequence[OutputRow]) -> None:
         mine = [row for row in rows if row.kind == "state"]
@@ -194,6 +191,12 @@ class StateReceiver:
             self._failing = True
             return
         self._failing = False
+
+
+def _verified_ms(doc: dict[str, Any]) -> int | None:
+    """When contents were last compared; None where they never were."""
+    verified = doc.get("verified")
+    return None if verified is None else int(verified[-1])
 
 
 def named(name: str) -> tuple[str, int]:

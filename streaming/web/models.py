@@ -170,6 +170,17 @@ class Replica(Answer):
     cut: dict[str, Any] | None
 
 
+class Verified(Answer):
+    """How far the contents of all copies were compared and found equal: `offsets` by the pass that
+    began at `began_ms` and came this far at `at_ms`; `share` is that of the committed records."""
+
+    offsets: Offsets
+    epoch: int | None
+    began_ms: int
+    at_ms: int
+    share: float
+
+
 class Partition(Answer):
     """A partition at one moment. `truncated` are [broker, from, to] of logs that became shorter."""
 
@@ -188,6 +199,7 @@ class Partition(Answer):
     findings: list[dict[str, Any]]
     lost: list[Offsets]
     truncated: list[list[int]]
+    verified: Verified | None
 
 
 class PartitionPage(Answer):
@@ -265,8 +277,44 @@ class RuleDetail(Rule):
     runbook: str | None
 
 
+class UnverifiedPartition(Answer):
+    """A partition that has waited long for its contents to be compared."""
+
+    topic: str
+    partition: int
+    committed: Offsets
+    verified: Verified | None
+
+
+class VerifiedShare(Answer):
+    """Of how many partitions contents were compared, and which have waited longest: `oldest_ms` is
+    when that one was compared which was compared longest ago. `empty` have nothing to compare."""
+
+    partitions: int
+    of: int
+    empty: int
+    oldest_ms: int | None
+    oldest_age_ms: int | None
+    worst: list[UnverifiedPartition]
+
+
+class ClusterCoverage(Answer):
+    """What of one cluster is seen, and what cannot be judged there."""
+
+    cluster: str
+    source: str
+    age_ms: int
+    partitions: int
+    versions: list[str]
+    replicas_looked_at: int
+    replicas_read: int
+    replicas_with_epochs: int
+    verified: VerifiedShare
+    blind_spots: list[str]
+
+
 class Coverage(Answer):
     """What of each cluster is seen, and what cannot be judged."""
 
-    clusters: list[dict[str, Any]]
+    clusters: list[ClusterCoverage]
     contents: str

@@ -144,10 +144,11 @@ def state_routes(stores: Stores, listeners: Listeners) -> APIRouter:
         q: Name | None = None,
         broker: Number | None = None,
         flag: models.Flag | None = None,
+        verified: bool | None = None,
         limit: Annotated[int, Query(ge=1, le=500)] = 50,
         offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
     ) -> models.PartitionPage:
-        wanted = PartitionFilter(cluster, topic, q, broker, flag)
+        wanted = PartitionFilter(cluster, topic, q, broker, flag, verified)
         with stores.state() as reader:
             found, total = reader.partitions(wanted, limit=limit, offset=offset)
         return models.PartitionPage.model_validate({"partitions": found, "total": total})

@@ -6,6 +6,7 @@ it is to measure.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -14,8 +15,10 @@ import pyarrow.parquet as pq
 from tidestaff.connectors.wire import CLUSTER, MISSING, PARTITION, row_of
 from tidestaff.consistency.model import (
     Assignment,
+    BatchDigest,
     ClusterObservation,
     EpochEntry,
+    OffsetRange,
     PartitionObservation,
     PartitionState,
     Registration,
@@ -62,6 +65,7 @@ class Load:
         self._bodies = [row.body for row in rows]
         self._chance = np.random.default_rng(1)
         self._ends = np.full(partitions, 1_000, np.int64)
+        self._compared: dict[int, bytes] = {}
         self.rounds = 0
 
     def _observation(self, number: int) -> PartitionObservation:
@@ -92,6 +96,16 @@ class Load:
             cluster_controller_epoch=2,
             source="collector",
         )
+
+    def compare(self, every: int) -> None:
+        """In the next round every so many-th partition comes with digests of some records."""
+        for number in range(0, self.count, every):
+            seen = self._observation(number)
+            digests = [
+                BatchDigest(broker, OffsetRange(0, 900), 7, 3)
+                for broker in seen.assignment.replicas
+            ]
+            self._compared[number] = row_of(replace(seen, digests=tuple(digests))).body
 
     def report(self, at_ms: int) -> Row:
         everybody = tuple(r.broker for r in LIVE)
@@ -132,8 +146,9 @@ class Load:
             "log_end_offsets": ends,
             "read_at_ms": _lists(np.full(3 * self.count, at_ms + 3), 3),
             "leader_again": _lists(np.empty(0, np.int64), 0, self.count),
-            "body": self._bodies,
+            "body": [self._compared.get(n, body) for n, body in enumerate(self._bodies)],
         }
+        self._compared = {}
         report = self.report(at_ms)
         assert report.kind == CLUSTER
         tail = pa.Table.from_pylist([report._asdict()], SCHEMA)

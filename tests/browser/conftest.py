@@ -20,7 +20,8 @@ from tidestaff.streaming.settings import Settings
 from tidestaff.streaming.web.server import WebServer
 
 from tests.streaming.job.processes import Monitor
-from tests.streaming.web.watched import HTML, LOSS, Watched
+from tests.streaming.web.test_verified import Compared
+from tests.streaming.web.watched import HTML, LOSS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -144,10 +145,12 @@ def job(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[
 @pytest.fixture(scope="module")
 def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The page of `tidestaff web` on stores that no job writes any more; one topic has an odd
-    name."""
+    name, and contents of two partitions were compared."""
     folder = tmp_path_factory.mktemp("still")
-    watched = Watched(folder).play(LOSS, "old").play(LOSS, "odd", HTML).finish()
-    watched.close()
+    watched = Compared(folder)
+    watched.play(LOSS, "old").play(LOSS, "odd", HTML)
+    watched.round({0: (0, 6), 1: (0, 10)})
+    watched.finish().close()
     settings = Settings.model_validate({"work_dir": str(folder), "web": {"port": 0}})
     server = WebServer(settings, lambda _: None)
     yield server.url.rstrip("/")

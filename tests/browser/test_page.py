@@ -111,9 +111,14 @@ def test_alerts_are_searched_filtered_and_exported(page: Page, job: RunningJob, 
     opened(page, f"{job.url}/#/alerts")
     page.get_by_label("Code").fill("TRN001")
     page.get_by_label("Severity").select_option("critical")
+    page.get_by_label("Until (UTC)").fill("2020-01-01T00:00")
+    page.get_by_role("button", name="Search").click()
+    expect(page.locator("main")).to_contain_text("Nothing found")
+    page.get_by_label("Until (UTC)").fill("")
+    page.get_by_label("From (UTC)").fill("2020-01-01T00:00")
     page.get_by_role("button", name="Search").click()
     expect(page.locator("tbody tr")).to_have_count(1)
-    expect(page).to_have_url(re.compile("code=TRN001&severity=critical"))
+    expect(page).to_have_url(re.compile("code=TRN001&severity=critical&from=2020"))
     accessible(page)
     shot(page, "alerts")
     with page.expect_download() as download:
@@ -226,6 +231,40 @@ def test_a_topic_named_like_html_stays_text(page: Page, still: str) -> None:
     opened(page, f"{still}/#/")
     expect(page.get_by_role("region", name="cluster odd")).to_contain_text(HTML)
     assert page.locator("main img").count() == 0
+
+
+def test_a_cut_is_drawn_before_it_happens(page: Page, still: str, shot: Shot) -> None:
+    """Brokers 2 and 3 are back; 2 has a record that its leader has not, and has not fetched yet."""
+    opened(page, f"{still}/#/partition/old/t/0")
+    page.locator("#moment").focus()
+    page.keyboard.press("End")
+    predicted = page.locator("svg.picture").get_by_text("cut at 1 predicted")
+    expect(predicted).to_have_count(0)
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".moment")).to_contain_text("broker 2 up")
+    expect(predicted).to_have_count(1)
+    shot(page, "partition-predicted-cut")
+
+
+def test_coverage_says_what_was_compared_and_what_waits(page: Page, still: str, shot: Shot) -> None:
+    opened(page, f"{still}/#/coverage")
+    expect(page.get_by_role("region", name="Coverage by cluster")).to_contain_text(
+        "2 of 3 partitions (67 %)"
+    )
+    waiting = page.get_by_role("region", name="waited longest").locator("tbody tr")
+    expect(waiting).to_have_count(3)
+    expect(waiting.first).to_contain_text("never")
+    accessible(page)
+    shot(page, "coverage-compared")
+    waiting.filter(has_text="orders-0").get_by_role("link").click()
+    expect(page.locator(".verified")).to_contain_text("all copies are equal in [0, 6) (epoch 0)")
+    expect(page.locator(".verified")).to_contain_text("60 % of what is committed")
+    expect(page.locator("svg.picture .compared")).to_have_count(1)
+    accessible(page)
+    shot(page, "partition-compared")
+    opened(page, f"{still}/#/partitions?cluster=new&verified=false")
+    expect(page.locator("tbody tr")).to_have_count(1)
 
 
 def test_a_page_without_a_job_says_that_it_is_old(page: Page, still: str) -> None:

@@ -94,3 +94,49 @@ def test_a_restart_goes_on_and_after_a_day_it_begins_anew(tmp_path: Path) -> Non
     for now_ms in (90_000_000, 90_000_001):
         again.add_to([seen()], now_ms=now_ms)
     assert brokers.asked == [T0] * 3
+
+
+def covered_to(rounds: DigestRounds) -> int:
+    return rounds.coverage[T0].verified_to
+
+
+def test_another_topic_of_the_name_begins_anew() -> None:
+    rounds = DigestRounds(WireRanges(Brokers()), 1 << 20)
+    rounds.add_to([seen()], now_ms=5)
+    (found,) = rounds.add_to([seen(topic_id="topic-id-0000000000002")], now_ms=6)
+    assert found.digests[0].offsets == (0, RECORDS)
+
+
+def test_another_replica_begins_anew() -> None:
+    brokers = Brokers()
+    brokers.by_broker[4] = brokers.by_broker[3]
+    rounds = DigestRounds(WireRanges(brokers), 1 << 20)
+    rounds.add_to([seen()], now_ms=5)
+    (found,) = rounds.add_to([seen(replicas=(1, 2, 4))], now_ms=6)
+    assert found.digests[0].offsets == (0, RECORDS)
+
+
+def test_what_was_cut_is_compared_again_once_it_is_written_anew() -> None:
+    rounds = DigestRounds(WireRanges(Brokers()), 1 << 20)
+    rounds.add_to([seen()], now_ms=5)
+    cut = Watch().change(isr=(1, 2)).log(3, leo=4, hw=4).observation()
+    rounds.add_to([cut], now_ms=6)
+    assert covered_to(rounds) == 4
+    (found,) = rounds.add_to([seen()], now_ms=7)
+    assert found.digests[0].offsets == (4, RECORDS)
+
+
+def test_a_partition_that_is_always_written_to_begins_anew_too() -> None:
+    """It is never seen to its end: something has been added each time."""
+    rounds = DigestRounds(WireRanges(Brokers()), 1 << 20)
+    for now_ms, end in ((5, 6), (6, 7), (90_000_000, 8)):
+        (found,) = rounds.add_to([Watch().all_logs(leo=end, hw=end).observation()], now_ms=now_ms)
+    assert found.digests[0].offsets == (0, 8)
+
+
+def test_a_file_of_an_earlier_release_is_begun_anew(tmp_path: Path) -> None:
+    file = tmp_path / "coverage.json"
+    file.write_text('{"coverage": [["t", 0, [10, 5, 5, 1000]]]}')
+    rounds = DigestRounds(WireRanges(Brokers()), 1 << 20, str(file))
+    (found,) = rounds.add_to([seen()], now_ms=6)
+    assert found.digests[0].offsets == (0, RECORDS)

@@ -8,14 +8,25 @@ import { age, clock, exact, partitionLink, range, subject } from "/static/words.
 const PAGE = 50;
 const SINCE = [["", "any time"], ["3600000", "last hour"], ["86400000", "last day"], ["604800000", "last week"]];
 
+// Which time the address asks for: so long ago until now, or from one time to another. Times are UTC,
+// as everywhere on the page, so that a link means the same to whoever gets it.
+function between(query) {
+  const found = {};
+  const instant = (name) => Date.parse(`${query.get(name) || ""}Z`);
+  const span = Number(query.get("within"));
+  if (span) found.since_ms = Date.now() - span;
+  if (instant("from") >= 0) found.since_ms = instant("from");
+  if (instant("until") >= 0) found.until_ms = instant("until") + 59999;
+  return found;
+}
+
 export async function alerts(_, query) {
   const region = h("div", {});
   const offset = Number(query.get("offset")) || 0;
   const wanted = Object.fromEntries(query);
-  const span = Number(wanted.within);
-  delete wanted.within;
-  const asked = () =>
-    get("alerts", { ...wanted, since_ms: span ? Date.now() - span : null, limit: PAGE, offset });
+  const times = () => between(query);
+  for (const name of ["within", "from", "until"]) delete wanted[name];
+  const asked = () => get("alerts", { ...wanted, ...times(), limit: PAGE, offset });
   const [found, all] = await Promise.all([asked(), get("overview")]);
   const render = (page) =>
     put(
@@ -46,7 +57,7 @@ export async function alerts(_, query) {
   render(found);
   const link = (form) => {
     const next = new URLSearchParams(wanted);
-    if (span) next.set("since_ms", Date.now() - span);
+    for (const [name, value] of Object.entries(times())) next.set(name, value);
     next.set("format", form);
     return `/api/v1/export/alerts?${next}`;
   };
@@ -66,6 +77,8 @@ export async function alerts(_, query) {
         field("Severity", choice("severity", query.get("severity"), [["", "any"], ["critical", "critical"], ["warning", "warning"], ["info", "info"]])),
         field("Status", choice("status", query.get("status"), [["", "any"], ["firing", "firing"], ["acknowledged", "acknowledged"], ["pending", "pending"], ["resolved", "resolved"]])),
         field("Seen", choice("within", query.get("within"), SINCE)),
+        field("From (UTC)", h("input", { name: "from", type: "datetime-local", value: query.get("from") || "" })),
+        field("Until (UTC)", h("input", { name: "until", type: "datetime-local", value: query.get("until") || "" })),
       ]),
       h("p", {}, "Export: ", h("a", { href: link("csv") }, "CSV"), " ", h("a", { href: link("json") }, "JSON")),
       region,

@@ -38,6 +38,7 @@ export function put(element, ...children) {
   }
 }
 
+// Rows, or bodies of rows where they belong together.
 export function table(caption, heads, rows, attributes) {
   return h(
     "div",
@@ -47,7 +48,7 @@ export function table(caption, heads, rows, attributes) {
       attributes || {},
       h("caption", { class: "visually-hidden" }, caption),
       h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))),
-      h("tbody", {}, rows),
+      rows.length && rows[0].tagName === "TBODY" ? rows : h("tbody", {}, rows),
     ),
   );
 }

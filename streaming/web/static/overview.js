@@ -116,14 +116,23 @@ function causes(found) {
   if (!found.causes.length) {
     return h("p", { class: "muted" }, "No alert fires.");
   }
-  return found.causes.map((cause) =>
-    h(
-      "section",
-      { class: "cause" },
-      h("h3", {}, h("span", { class: "mono" }, cause.cause), h("span", { class: "muted" }, ` in ${cause.cluster}`)),
-      table(
-        `Alerts of ${cause.cause}`,
-        ["Severity", "Alert", "Where", "Offsets", "For"],
+  return table(
+    "Alerts that fire, by cause",
+    ["Severity", "Alert", "Where", "Offsets", "For"],
+    found.causes.map((cause) =>
+      h(
+        "tbody",
+        { class: "cause" },
+        h(
+          "tr",
+          {},
+          h(
+            "th",
+            { scope: "rowgroup", colspan: 5 },
+            h("span", { class: "mono" }, cause.cause),
+            h("span", { class: "muted" }, ` in ${cause.cluster}`),
+          ),
+        ),
         cause.alerts.map((alert) =>
           h(
             "tr",

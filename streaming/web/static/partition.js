@@ -3,7 +3,7 @@
 import { get } from "/static/api.js";
 import { h, put, table } from "/static/dom.js";
 import { legend, picture, role } from "/static/picture.js";
-import { age, clock, count, exact, partitionLink, range } from "/static/words.js";
+import { age, clock, count, exact, partitionLink, percent, range } from "/static/words.js";
 
 const FLAG_WORDS = {
   under_replicated: "under-replicated",
@@ -13,6 +13,7 @@ const FLAG_WORDS = {
   violating: "breaks a rule",
 };
 const PAGE = 50;
+const PROVEN = /^(TRN00[12]|HWM002|ELE009|LOG003)$/;
 
 export function field(label, input) {
   return h("label", { class: "field" }, h("span", {}, label), input);
@@ -107,6 +108,7 @@ export async function partitions(_, query) {
         field("Cluster", choice("cluster", query.get("cluster"), clusters)),
         field("Broker", h("input", { name: "broker", inputmode: "numeric", size: 5, value: query.get("broker") || "" })),
         field("State", choice("flag", query.get("flag"), [["", "any"], ...Object.entries(FLAG_WORDS)])),
+        field("Contents", choice("verified", query.get("verified"), [["", "any"], ["true", "compared"], ["false", "never compared"]])),
       ]),
       region,
     ),
@@ -133,9 +135,26 @@ function changes(before, after) {
   const known = new Set(before.findings.map((each) => `${each.code}/${each.broker}`));
   for (const each of after.findings) if (!known.has(`${each.code}/${each.broker}`)) found.push(`${each.code} raised`);
   const still = new Set(after.findings.map((each) => `${each.code}/${each.broker}`));
-  for (const each of before.findings) if (!still.has(`${each.code}/${each.broker}`)) found.push(`${each.code} over`);
+  for (const each of before.findings) {
+    // A loss that is no longer seen is still a loss: its alert stays until somebody takes it on.
+    if (!still.has(`${each.code}/${each.broker}`) && !PROVEN.test(each.code)) found.push(`${each.code} over`);
+  }
   if (before.lost.length < after.lost.length) found.push(`lost ${range(after.lost[after.lost.length - 1])}`);
   return found;
+}
+
+// How far the bytes of all copies have been compared.
+function contents(state) {
+  const known = state.verified;
+  if (!known)
+    return h("p", { class: "verified" }, "Contents: not compared yet. ", h("a", { href: "#/coverage" }, "What is compared"));
+  const epoch = known.epoch === null ? "" : ` (epoch ${known.epoch})`;
+  return h(
+    "p",
+    { class: "verified" },
+    `Contents: all copies are equal in ${range(known.offsets)}${epoch}, ${percent(known.share)} of what is committed; `,
+    `compared up to there at ${clock(known.at_ms)}, in a pass that began at ${clock(known.began_ms)}.`,
+  );
 }
 
 function replicaTable(state) {
@@ -213,7 +232,7 @@ export async function partition([cluster, topic, number], query) {
         ? `Now (${clock(state.at_ms)})${count_ ? "" : ": nothing has happened since it is watched"}`
         : `${clock(state.at_ms)}: ${words.join("; ") || "as before"}`;
     const width = Math.max(340, Math.min(1100, drawing.clientWidth || 900));
-    put(drawing, picture(state, { width, whole }));
+    put(drawing, picture(state, { width, whole, past: found.moments }));
     const [kind, sentence] = verdictOf(state);
     put(
       head,
@@ -225,18 +244,21 @@ export async function partition([cluster, topic, number], query) {
         `min.insync.replicas ${state.min_insync_replicas}; unclean election ${state.unclean_election_allowed ? "allowed" : "not allowed"}; `,
         `Kafka ${state.rules.version} ${state.rules.mode}; committed ${range(state.committed)}.`,
       ),
+      contents(state),
     );
     put(numbers, replicaTable(state));
     put(events, timeline());
   }
 
   function timeline() {
+    const told = found.moments
+      .map((moment, index) => [moment, index])
+      .filter(([moment, index]) => index > 0 && changes(found.moments[index - 1], moment).length);
+    if (!told.length) return h("p", { class: "muted" }, "Nothing since it is watched but that logs grew.");
     return h(
       "ol",
       { class: "timeline", reversed: true },
-      found.moments
-        .map((moment, index) => [moment, index])
-        .filter(([moment, index]) => index > 0 && changes(found.moments[index - 1], moment).length)
+      told
         .reverse()
         .slice(0, 100)
         .map(([moment, index]) =>

@@ -65,7 +65,7 @@ function hatch(id, colour) {
 let drawn = 0;
 
 export function picture(state, options) {
-  const { width = 900, whole = false } = options || {};
+  const { width = 900, whole = false, past = [] } = options || {};
   const id = `p${++drawn}`;
   const left = width < 560 ? 84 : 124;
   const [low, high] = domain(state, whole);
@@ -77,9 +77,14 @@ export function picture(state, options) {
     axis(low, high, x, height, width),
   ];
   const notes = [];
+  const known = state.verified && state.verified.offsets;
+  if (known && known[1] > low && known[0] < high) {
+    parts.push(s("rect", { x: x(known[0]), y: 23, width: Math.max(3, x(known[1]) - x(known[0])), height: 5, class: "compared" }));
+    notes.push(`all copies are equal in ${range(known)}`);
+  }
   state.replicas.forEach((replica, at) => {
     const y = TOP + at * ROW + 14;
-    parts.push(row(state, replica, y, { x, low, left, id, width }));
+    parts.push(row(state, replica, y, { x, low, left, id, width, past }));
   });
   for (const lost of state.lost || []) {
     if (lost[1] <= low || lost[0] >= high) continue;
@@ -124,7 +129,7 @@ function axis(low, high, x, height, width) {
   );
 }
 
-function row(state, replica, y, { x, low, left, id, width }) {
+function row(state, replica, y, { x, low, left, id, width, past }) {
   const who = role(state, replica.broker);
   const parts = [
     s("text", { x: 8, y: y + 11, class: "who" }, `broker ${replica.broker}`),
@@ -166,21 +171,29 @@ function row(state, replica, y, { x, low, left, id, width }) {
   parts.push(marks(replica, y, x, low, left, width));
   if (replica.cut && replica.cut.offset >= low) {
     const at = x(replica.cut.offset);
+    const comes = pending(state, replica, past);
     parts.push(
-      s("line", { x1: at, x2: at, y1: y - 9, y2: y + BAR + 6, class: pending(state, replica) ? "predicted" : "predicted past" }),
-      pending(state, replica) &&
+      s("line", { x1: at, x2: at, y1: y - 9, y2: y + BAR + 6, class: comes ? "predicted" : "predicted past" }),
+      comes &&
         s("text", { x: at - 4, y: y - 4, class: "note", "text-anchor": "end" }, `cut at ${replica.cut.offset} predicted`),
     );
   }
   return s("g", {}, parts);
 }
 
-// A cut is still to come while the log holds nothing of the epoch that it is predicted for, or,
-// where epochs are not known, while the replica is not in sync.
-function pending(state, replica) {
-  if (replica.cut.offset >= replica.log_end) return false;
-  if (!replica.lineage || !replica.lineage.length) return !state.isr.includes(replica.broker);
-  return replica.lineage[replica.lineage.length - 1][0] < replica.cut.epoch;
+// A cut is still to come while the log holds nothing of the epoch that it is predicted for. Where
+// epochs are not known: while the log is as it was when the cut was first predicted, and some of it is
+// not committed yet. Whoever has followed has a shorter log, or a longer one.
+function pending(state, replica, past) {
+  const cut = replica.cut;
+  if (cut.offset >= replica.log_end) return false;
+  if (replica.lineage && replica.lineage.length) return replica.lineage[replica.lineage.length - 1][0] < cut.epoch;
+  if (replica.high_watermark >= replica.log_end) return false;
+  return past
+    .filter((moment) => moment.at_ms <= state.at_ms && moment.leader_epoch === state.leader_epoch)
+    .flatMap((moment) => moment.replicas)
+    .filter((each) => each.broker === replica.broker && each.cut && each.cut.epoch === cut.epoch)
+    .every((each) => each.log_end === replica.log_end);
 }
 
 function marks(replica, y, x, low, left, width) {
@@ -218,6 +231,7 @@ export function legend() {
     item("unknown", "epochs not known"),
     item("watermark", "high watermark (HW): below it is committed"),
     item("uncommitted", "not committed yet"),
+    item("compared", "contents compared, equal"),
     item("predicted", "predicted cut"),
     item("cut", "cut away"),
     item("diverged", "diverged"),

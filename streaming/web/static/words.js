@@ -22,6 +22,12 @@ export function range(offsets) {
   return offsets ? `[${offsets[0]}, ${offsets[1]})` : "";
 }
 
+export function percent(share) {
+  if (share <= 0) return "0 %";
+  if (share >= 1) return "100 %";
+  return share < 0.01 ? "less than 1 %" : `${Math.min(99, Math.round(100 * share))} %`;
+}
+
 export function count(number, word, plural) {
   return `${number.toLocaleString("en")} ${number === 1 ? word : plural || `${word}s`}`;
 }
