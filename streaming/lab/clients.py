@@ -128,8 +128,7 @@ class Clients:
         """As the brokers tell it, once they know; with KRaft they name any of them."""
         until = time.monotonic() + WITHIN_S
         while True:
-            told = self.ask("ask for", "the controller", lambda admin: admin.describe_cluster())
-            found = int(told["controller_id"])
+            found = self.ask("ask for", "the controller", _controller)
             if found >= 0:
                 return found
             if time.monotonic() > until:
@@ -284,6 +283,15 @@ def _described(topics: Sequence[str]) -> Callable[[Any], list[PartitionSeen]]:
         )
 
     return question
+
+
+def _controller(admin: Any) -> int:
+    try:
+        told = admin.describe_cluster()
+    except KeyError:
+        # kafka-python expects an endpoint type in the answer, which brokers before 3.7 do not give.
+        told = admin._manager.run(admin._get_cluster_metadata, [])  # noqa: SLF001
+    return int(told["controller_id"])
 
 
 def _again(call: Callable[[], Found], within_s: float) -> Found:
