@@ -56,7 +56,7 @@ class Fold:
     ) -> None:
         self.offsets, self._check, self._keep = offsets, check, keep
         self._hash = hashlib.blake2b(digest_size=8)
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | memoryview] = []
         self._last_header = b""
         self.batches = self.records = 0
         self.last_offset = -1
@@ -64,7 +64,9 @@ class Fold:
         self.marks: list[BatchMark] = []
         self.broken: SegmentEnd | None = None
 
-    def scan(self, data: bytes, at: int, *, position: int, limit: int) -> tuple[int, Stop]:
+    def scan(
+        self, data: bytes | memoryview, at: int, *, position: int, limit: int
+    ) -> tuple[int, Stop]:
         """Batches of `data` from `at` on; a batch may reach up to `limit`, beyond the data too.
 
         `position` is where `data` stands in its file. Returns where it came to, and why it ended.
@@ -135,12 +137,17 @@ class Fold:
         self.records += records
         self.batches += len(self._parts)
         if self._parts:
-            self._last_header = self._parts[-1]
+            self._last_header = bytes(self._parts[-1])
             self._hash.update(b"".join(self._parts))
             self._parts.clear()
 
-    def _slowly(self, data: bytes, at: int, position: int, limit: int) -> tuple[int, Stop]:
+    def _slowly(
+        self, data: bytes | memoryview, at: int, position: int, limit: int
+    ) -> tuple[int, Stop]:
         """One by one: old formats, batches that are looked at, and what is no batch."""
+        if isinstance(data, memoryview):
+            came_to, stop = self._slowly(bytes(data[at:]), 0, position + at, limit - at)
+            return at + came_to, stop
         while True:
             found = decode_header(data, at, position + at)
             if not isinstance(found, Batch):

@@ -21,9 +21,11 @@ def where() -> str:
     return f"{version}, {cores} cores, load {load:.1f} at the end, {day}"
 
 
-def write_table(name: str, text: str, document: Path = BENCHMARKS) -> None:
+def write_table(
+    name: str, text: str, document: Path = BENCHMARKS, *, by: str = "make bench"
+) -> None:
     begin, end = f"<!-- bench:{name} -->", f"<!-- /bench:{name} -->"
     before, rest = document.read_text(encoding="utf-8").split(begin)
     _, after = rest.split(end)
-    written = f"{text}\n\nWritten by `make bench` ({where()})."
+    written = f"{text}\n\nWritten by `{by}` ({where()})."
     document.write_text(f"{before}{begin}\n{written}\n{end}{after}", encoding="utf-8")
