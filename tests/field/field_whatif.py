@@ -189,14 +189,8 @@ def _cut_off(lab: Lab, what: str, chance: random.Random) -> tuple[int]:
     lab.cut(one, other)
     both = [p for p in lab.clients.describe(*TOPICS) if {one, other} <= set(p.replicas)]
     led = [p for p in both if p.leader == one]
-    if what == SHRUNK:
-        names = {(p.topic, p.partition) for p in led}
-        until = time.monotonic() + WITHIN_S
-        while time.monotonic() < until and any(
-            other in p.isr for p in lab.clients.describe(*TOPICS) if (p.topic, p.partition) in names
-        ):
-            time.sleep(1)
     records = {(p.topic, p.partition): [b"tail"] * chance.randint(1, 5) for p in led}
+    # With all acknowledgements it waits until the ISR has shrunk.
     acks = 1 if what == TAIL else "all"
     lab.clients.produce_many(records, acks=acks, at=lab.bootstrap_of(one))
     time.sleep(1)  # the third fetches

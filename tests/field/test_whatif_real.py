@@ -15,6 +15,8 @@ from tests.field.lab import Kind, need_jars, running
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
+
 ZOOKEEPER = Kind("3.9.1", "zookeeper")
 
 
