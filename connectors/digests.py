@@ -229,7 +229,9 @@ def _large_headers(descriptor: int, position: int, size: int, at_once: int) -> l
     found: list[bytes] = []
     pread, unpack, append = os.pread, _SIZE.unpack_from, found.append
     end = size - HEADER
-    while position <= end and len(found) < at_once:
+    for _ in range(at_once):
+        if position > end:
+            break
         header = pread(descriptor, HEADER, position)
         if len(header) < HEADER:
             break

@@ -18,9 +18,10 @@ _HEAD = (
 def tables(runs: Sequence[Run], diverged: Sequence[Run]) -> str:
     few = min((r.partitions for r in runs), default=0)
     lines: list[str] = []
-    for size in sorted({r.gigabytes for r in runs if r.partitions == few}):
-        mine = [r for r in runs if r.gigabytes == size and r.partitions == few]
-        lines += [f"**{few} partitions x 3, {size:.1f} GB on disk**", "", *_HEAD, *map(_row, mine)]
+    for kb, size in sorted({(r.batch_kb, r.gigabytes) for r in runs if r.partitions == few}):
+        mine = [r for r in runs if (r.batch_kb, r.gigabytes, r.partitions) == (kb, size, few)]
+        what = f"**{few} partitions x 3, {size:.1f} GB on disk, batches of up to {kb} KB**"
+        lines += [what, "", *_HEAD, *map(_row, mine)]
         lines += ["", *_ratios(mine), ""]
     many = [r for r in runs if r.partitions > few]
     if many:
