@@ -11,7 +11,7 @@ import hashlib
 import os
 from enum import Enum
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidestaff.connectors.segments import Batch, decode_header
 from tidestaff.consistency.batches import BatchMark, RangeDigest
@@ -133,7 +133,7 @@ class Fold:
         import numpy as np  # noqa: PLC0415 - slow, and only files of large batches need it
 
         block = b"".join(headers)
-        table = np.frombuffer(block, np.dtype(_TABLE))  # type: ignore[call-overload]
+        table: Any = np.frombuffer(block, np.dtype(_TABLE))  # type: ignore[call-overload]
         base, delta = table["base"].astype(np.int64), table["delta"].astype(np.int64)
         last = base + delta
         before = np.concatenate(([self.last_offset], last[:-1]))
