@@ -123,6 +123,8 @@ def test_who_catches_up_is_told_with_the_time_it_takes() -> None:
     (once,) = catching_up([], [at(2_000, 200, 30)])
     assert (once.behind, once.seconds, once.pace) == (170, None, Pace.UNKNOWN)
     assert returns([fast]) == (Return(3, 1, 40, 2.0, Pace.NEARING),)
+    later = fast._replace(behind=90, seconds=9.0)
+    assert returns([later, fast]) == (Return(3, 2, 130, 9.0, Pace.NEARING),)
     assert returns([fast, once]) == (Return(3, 2, 210, None, Pace.UNKNOWN),)
     assert returns([fast, once, slow]) == (Return(3, 3, 380, None, Pace.NOT_NEARING),)
 
