@@ -63,13 +63,14 @@ class PlainReader(Protocol):
 
 class SocketRecords:
     """Implements RecordsReader. What is returned stands in a buffer that the next call of the same
-    thread for the same broker overwrites."""
+    thread overwrites: memory goes by threads, neither by brokers nor by what is read."""
 
     def __init__(self, library: RecordsReader, addresses: PlainReader) -> None:
         self._library, self._addresses = library, addresses
         self._lock = threading.Lock()
-        self._held: dict[tuple[BrokerId, int], _Connection] = {}
+        self._free: dict[BrokerId, list[_Connection]] = {}
         self._too_old: set[BrokerId] = set()
+        self._mine = threading.local()
 
     def records(
         self,
@@ -89,46 +90,63 @@ class SocketRecords:
                 whole_bytes=whole_bytes,
                 partition_bytes=partition_bytes,
             )
+        question = encode_fetch(positions, whole_bytes, partition_bytes)
         try:
-            question = encode_fetch(positions, whole_bytes, partition_bytes)
-            return decode_fetch(connection.ask(_FETCH, _VERSION, question))
+            found = decode_fetch(connection.ask(_FETCH, _VERSION, question, self._buffer()))
         except (OSError, struct.error, ValueError) as error:
-            self._drop(broker)
+            connection.close()
             raise BrokerSilentError(broker, _cause(error)) from None
+        with self._lock:
+            self._free.setdefault(broker, []).append(connection)
+        return found
+
+    def _buffer(self) -> _Buffer:
+        if not hasattr(self._mine, "buffer"):
+            self._mine.buffer = _Buffer()
+        found: _Buffer = self._mine.buffer
+        return found
 
     def _connection(self, broker: BrokerId) -> _Connection | None:
-        key = (broker, threading.get_ident())
+        """One that nobody uses, or a new one; None where the library has to do."""
         with self._lock:
-            held = self._held.get(key)
-            if held is not None or broker in self._too_old:
-                return held
+            if broker in self._too_old:
+                return None
+            if self._free.get(broker):
+                return self._free[broker].pop()
         address = self._addresses.address(broker)
         if address is None:
             return None
         try:
             connection = _Connection(address, self._addresses.timeout_ms)
-            speaks = decode_versions(connection.ask(_API_VERSIONS, 0, b"")).get(_FETCH, (0, 0))
+            told = connection.ask(_API_VERSIONS, 0, b"", _Buffer())
+            least, most = decode_versions(told).get(_FETCH, (0, 0))
         except (OSError, struct.error, ValueError) as error:
             raise BrokerSilentError(broker, _cause(error)) from None
+        if least <= _VERSION <= most:
+            return connection
+        connection.close()
         with self._lock:
-            if not speaks[0] <= _VERSION <= speaks[1]:
-                self._too_old.add(broker)
-                connection.close()
-                return None
-            self._held[key] = connection
-        return connection
-
-    def _drop(self, broker: BrokerId) -> None:
-        with self._lock:
-            held = self._held.pop((broker, threading.get_ident()), None)
-        if held is not None:
-            held.close()
+            self._too_old.add(broker)
+        return None
 
     def close(self) -> None:
         with self._lock:
-            held, self._held = self._held, {}
-        for each in held.values():
-            each.close()
+            free, self._free = self._free, {}
+        for connections in free.values():
+            for each in connections:
+                each.close()
+
+
+class _Buffer:
+    """Room for an answer, as large as the largest so far."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray(_SMALLEST_BUFFER)
+
+    def view(self, size: int) -> memoryview:
+        if size > len(self._bytes):
+            self._bytes = bytearray(size)
+        return memoryview(self._bytes)[:size]
 
 
 class _Connection:
@@ -143,27 +161,24 @@ class _Connection:
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             self._socket.setsockopt(socket.SOL_SOCKET, option, _TIMEOUT.pack(seconds, ms * 1_000))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._buffer = bytearray(_SMALLEST_BUFFER)
         self._asked = 0
 
-    def ask(self, key: int, version: int, body: bytes) -> memoryview:
-        """The answer without its size, valid until the next question."""
+    def ask(self, key: int, version: int, body: bytes, into: _Buffer) -> memoryview:
+        """The answer without its size, in the buffer."""
         self._asked += 1
         head = _HEAD.pack(key, version, self._asked, len(_CLIENT)) + _CLIENT
         self._socket.sendall(_SIZE.pack(len(head) + len(body)) + head + body)
-        (size,) = _SIZE.unpack(self._read(_SIZE.size))
+        (size,) = _SIZE.unpack(self._read(into.view(_SIZE.size)))
         if not _SIZE.size <= size <= _LARGEST_ANSWER:
             raise ValueError(f"an answer of {size} bytes")
-        answer = self._read(size)
+        answer = self._read(into.view(size))
         (correlation,) = _SIZE.unpack_from(answer)
         if correlation != self._asked:
             raise ValueError(f"an answer to question {correlation}, not {self._asked}")
         return answer
 
-    def _read(self, size: int) -> memoryview:
-        if size > len(self._buffer):
-            self._buffer = bytearray(size)
-        view, got = memoryview(self._buffer)[:size], 0
+    def _read(self, view: memoryview) -> memoryview:
+        got, size = 0, len(view)
         while got < size:
             count = self._socket.recv_into(view[got:], size - got, socket.MSG_WAITALL)
             if not count:
