@@ -17,6 +17,7 @@ from tests.field.agents import agents_of
 from tests.field.lab import need_jars, running
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.field.lab import Lab
@@ -56,6 +57,13 @@ class Verify:
         found = json.loads(self._capsys.readouterr().out)
         (partition,) = found["partitions"]
         return code, partition
+
+
+def wait_until(done: Callable[[], bool], otherwise: str) -> None:
+    until = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < until, otherwise
+        time.sleep(0.1)
 
 
 def make_topic(lab: Lab, name: str, assignment: tuple[int, ...] = (1, 2, 3)) -> None:
@@ -106,6 +114,8 @@ def check_a_replica_that_lags(lab: Lab, verify: Verify) -> None:
     last, other = (broker for broker in lab.brokers if broker != leader)
     make_topic(lab, "behind", (leader, other, last))
     lab.cut(leader, last)
+    wires = lab.plan.folder / "wires.log"
+    wait_until(lambda: "cut: [[" in wires.read_text(), "the wire is not cut")
     # Acknowledged once the ISR has shrunk; before anything is written nobody lags.
     lab.clients.produce("behind", [b"more"] * 5)
     lab.clients.until("behind", lambda seen: last not in seen[0].isr)
@@ -140,10 +150,10 @@ def _write_keys(lab: Lab) -> None:
 def check_replicas_cleaned_at_different_times(lab: Lab, verify: Verify, agents: str) -> None:
     """No alarm; by agents it is known how far the cleaner came, and the rest is compared."""
     checkpoint = lab.log_dir(1) / "cleaner-offset-checkpoint"
-    until = time.monotonic() + 60
-    while "cleaned" not in (checkpoint.read_text() if checkpoint.exists() else ""):
-        assert time.monotonic() < until, "the cleaner of broker 1 has not come by"
-        time.sleep(0.3)
+    wait_until(
+        lambda: checkpoint.exists() and "cleaned" in checkpoint.read_text(),
+        "the cleaner of broker 1 has not come by",
+    )
     size = {b: _size(lab, b) for b in lab.brokers}
     assert size[1] < size[2] == size[3], size
     both = ("--bootstrap-server", lab.answering, "--agents", agents)
