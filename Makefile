@@ -14,7 +14,7 @@ STAMP := $(VENV)/.tidestaff-setup
 IMAGE ?= tidestaff/tidestaff:dev
 SOURCES := consistency connectors streaming conf tests
 
-.PHONY: help setup run jars test audit check lint types unit bench bench-web soak mutants explore search field sampling docs pictures image sbom chart format lock fuzz clean
+.PHONY: help setup run jars test audit check lint types unit bench bench-web bench-verify soak mutants explore search field sampling docs pictures image sbom chart format lock fuzz clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -77,6 +77,9 @@ bench: $(STAMP) ## measure rules engine, simulator and streaming job; writes the
 
 bench-web: $(STAMP) ## the page's server with 200,000 partitions, and what the page costs the job; writes its table in docs/benchmarks.md
 	$(BIN)/python -m tests.bench.web --write
+
+bench-verify: $(STAMP) ## contents compared, side by side with Kafka's tool, on a real cluster; writes its table in docs/benchmarks.md
+	$(BIN)/python -m tests.bench.verify --write
 
 soak: $(STAMP) ## twenty minutes of 20,000 partitions under faults; writes its table in docs/benchmarks.md
 	$(BIN)/python -m tests.bench.soak --write

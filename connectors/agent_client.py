@@ -124,10 +124,12 @@ class AgentClient:
         self._token, self._timeout_s = token, timeout_ms / 1_000
         self.bytes_moved = 0
         """Bodies of questions and answers, so far."""
-        try:
-            self._tls = ssl.create_default_context(cafile=ca_file)
-        except (OSError, ssl.SSLError):
-            raise OptionError("agents_ca", "cannot be read", "give a PEM file") from None
+        self._tls: ssl.SSLContext | None = None
+        if ca_file is not None:
+            try:
+                self._tls = ssl.create_default_context(cafile=ca_file)
+            except (OSError, ssl.SSLError):
+                raise OptionError("agents_ca", "cannot be read", "give a PEM file") from None
 
     def ask(
         self,
@@ -176,11 +178,13 @@ class AgentClient:
         parts = urlsplit(url)
         until = time.monotonic() + self._timeout_s
         host, port = parts.hostname or "", parts.port
-        connection = (
-            http.client.HTTPSConnection(host, port, timeout=self._timeout_s, context=self._tls)
-            if parts.scheme == "https"
-            else http.client.HTTPConnection(host, port, timeout=self._timeout_s)
-        )
+        connection = http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+        if parts.scheme == "https":
+            # Not before: reading the system's certificates costs more than most questions.
+            self._tls = self._tls or ssl.create_default_context()
+            connection = http.client.HTTPSConnection(
+                host, port, timeout=self._timeout_s, context=self._tls
+            )
         with closing(connection):
             headers = {"Content-Type": "application/json"}
             if self._token is not None:

@@ -26,10 +26,11 @@ _LARGEST: Final = 1 << 26
 
 
 class FetchedRecords(NamedTuple):
-    """What a fetch returned of one partition: whole batches, and perhaps part of one more."""
+    """What a fetch returned of one partition: whole batches, and perhaps part of one more. A view
+    is of a buffer that the next fetch may overwrite."""
 
     error: int
-    records: bytes = b""
+    records: bytes | memoryview = b""
     log_start_offset: int = -1
 
 
@@ -56,7 +57,7 @@ class _Reading:
         self.partition = partition
         self.position = offsets.start
         self.bytes_at_once = PARTITION_BYTES
-        self._data = b""
+        self._data: bytes | memoryview = b""
         look = self._intact if check or keep else None
         self.fold = Fold(offsets, check=look, keep=keep)
         self.answer: RangeDigest | None = None
@@ -71,7 +72,7 @@ class _Reading:
         else:
             self._scan(found.records, alone=alone)
 
-    def _scan(self, records: bytes, *, alone: bool) -> None:
+    def _scan(self, records: bytes | memoryview, *, alone: bool) -> None:
         self._data = records
         at, stop = self.fold.scan(records, 0, position=0, limit=len(records))
         self._data = b""
@@ -94,7 +95,7 @@ class _Reading:
 
     def _intact(self, batch: Batch) -> bool:
         covered = self._data[batch.position + checked_from(batch.magic) : batch.end_position]
-        return checksum(batch.magic, 0, covered) == batch.crc
+        return checksum(batch.magic, 0, bytes(covered)) == batch.crc
 
 
 class FetchRefusedError(ConnectorError):

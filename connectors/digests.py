@@ -11,7 +11,7 @@ import hashlib
 import os
 from enum import Enum
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidestaff.connectors.segments import Batch, decode_header
 from tidestaff.consistency.batches import BatchMark, RangeDigest
@@ -28,6 +28,16 @@ _HEAD: Final = Struct(">qi4xB6xi30xi")
 _OLD_HEADER: Final = 18
 _OVERHEAD: Final = 12
 _LEAST: Final = HEADER - _OVERHEAD
+# The same as a table, for many headers at once.
+_TABLE: Final = {
+    "names": ("base", "size", "magic", "delta", "records"),
+    "formats": (">i8", ">i4", "u1", ">i4", ">i4"),
+    "offsets": (0, 8, 16, 23, 57),
+    "itemsize": HEADER,
+}
+_SIZE_AT: Final = 8
+_SIZE: Final = Struct(">i")
+_FIRST_AT_ONCE: Final = 64
 _AT_ONCE: Final = 4_096
 LARGE: Final = 1 << 13
 """Batches from this size on are worth a read of their own."""
@@ -56,7 +66,7 @@ class Fold:
     ) -> None:
         self.offsets, self._check, self._keep = offsets, check, keep
         self._hash = hashlib.blake2b(digest_size=8)
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | memoryview] = []
         self._last_header = b""
         self.batches = self.records = 0
         self.last_offset = -1
@@ -64,7 +74,9 @@ class Fold:
         self.marks: list[BatchMark] = []
         self.broken: SegmentEnd | None = None
 
-    def scan(self, data: bytes, at: int, *, position: int, limit: int) -> tuple[int, Stop]:
+    def scan(
+        self, data: bytes | memoryview, at: int, *, position: int, limit: int
+    ) -> tuple[int, Stop]:
         """Batches of `data` from `at` on; a batch may reach up to `limit`, beyond the data too.
 
         `position` is where `data` stands in its file. Returns where it came to, and why it ended.
@@ -104,43 +116,61 @@ class Fold:
         must look: at a small batch, at the end of the file, at anything unusual."""
         if self._check is not None or self._keep:
             return position, Stop.ENDS
-        unpack, parts, pread = _HEAD.unpack, self._parts, os.pread
-        start, end, last = self.offsets.start, self.offsets.end, self.last_offset
-        stop, count, length = Stop.ENDS, 0, LARGE
-        while length >= LARGE and position <= size - HEADER:
-            header = pread(descriptor, HEADER, position)
-            if len(header) < HEADER:
-                break
-            base, length, magic, delta, records = unpack(header)
-            if magic != 2 or length < LARGE or base <= last or delta < 0 or records < 0:
-                break
-            if base + delta >= end:
-                stop = Stop.PAST
-                break
-            if position + length + _OVERHEAD > size:
-                break
-            last = base + delta
-            if last >= start:
-                parts.append(header)
-                count += records
-                if len(parts) >= _AT_ONCE:
-                    self._note(last, count)
-                    count = 0
-            position += length + _OVERHEAD
-        self._note(last, count)
-        return position, stop
+        at_once = _FIRST_AT_ONCE
+        while True:
+            headers = _large_headers(descriptor, position, size, at_once)
+            if not headers:
+                return position, Stop.ENDS
+            taken, length, stop = self._fold_many(headers, size - position)
+            position += length
+            if stop is Stop.PAST or taken < at_once:
+                return position, stop
+            at_once = min(at_once * 4, _AT_ONCE)
+
+    def _fold_many(self, headers: list[bytes], room: int) -> tuple[int, int, Stop]:
+        """As `scan` folds them, all at once: how many were batches of the range, how many bytes
+        they take, and whether the next one ends behind it. `room` is what the file has for them."""
+        import numpy as np  # noqa: PLC0415 - slow, and only files of large batches need it
+
+        block = b"".join(headers)
+        table: Any = np.frombuffer(block, np.dtype(_TABLE))  # type: ignore[call-overload]
+        base, delta = table["base"].astype(np.int64), table["delta"].astype(np.int64)
+        last = base + delta
+        before = np.concatenate(([self.last_offset], last[:-1]))
+        ends = np.cumsum(table["size"].astype(np.int64) + _OVERHEAD)
+        odd = (table["magic"] != 2) | (base <= before) | (delta < 0) | (table["records"] < 0)
+        past = last >= self.offsets.end
+        stopping = np.flatnonzero(odd | past | (ends > room))
+        count = int(stopping[0]) if len(stopping) else len(headers)
+        ended = count < len(headers) and bool(past[count]) and not odd[count]
+        stop = Stop.PAST if ended else Stop.ENDS
+        if not count:
+            return 0, 0, stop
+        first = int(np.searchsorted(last[:count], self.offsets.start))
+        self._hash.update(block[first * HEADER : count * HEADER])
+        self.batches += count - first
+        self.records += int(table["records"][first:count].astype(np.int64).sum())
+        self.last_offset = int(last[count - 1])
+        if first < count:
+            self._last_header = headers[count - 1]
+        return count, int(ends[count - 1]), stop
 
     def _note(self, last: int, records: int) -> None:
         self.last_offset = last
         self.records += records
         self.batches += len(self._parts)
         if self._parts:
-            self._last_header = self._parts[-1]
+            self._last_header = bytes(self._parts[-1])
             self._hash.update(b"".join(self._parts))
             self._parts.clear()
 
-    def _slowly(self, data: bytes, at: int, position: int, limit: int) -> tuple[int, Stop]:
+    def _slowly(
+        self, data: bytes | memoryview, at: int, position: int, limit: int
+    ) -> tuple[int, Stop]:
         """One by one: old formats, batches that are looked at, and what is no batch."""
+        if isinstance(data, memoryview):
+            came_to, stop = self._slowly(bytes(data[at:]), 0, position + at, limit - at)
+            return at + came_to, stop
         while True:
             found = decode_header(data, at, position + at)
             if not isinstance(found, Batch):
@@ -191,6 +221,26 @@ class Fold:
             unreadable_at=unreadable_at,
             reason=reason,
         )
+
+
+def _large_headers(descriptor: int, position: int, size: int, at_once: int) -> list[bytes]:
+    """Headers from a byte on, each of a large batch as far as its size tells; fewer where the file
+    ends. This loop is most of what comparing logs on disks costs."""
+    found: list[bytes] = []
+    pread, unpack, append = os.pread, _SIZE.unpack_from, found.append
+    end = size - HEADER
+    for _ in range(at_once):
+        if position > end:
+            break
+        header = pread(descriptor, HEADER, position)
+        if len(header) < HEADER:
+            break
+        (length,) = unpack(header, _SIZE_AT)
+        if length < LARGE:
+            break
+        append(header)
+        position += length + _OVERHEAD
+    return found
 
 
 def mark_of(batch: Batch) -> BatchMark:

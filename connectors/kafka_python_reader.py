@@ -37,6 +37,7 @@ from tidestaff.connectors.broker_decoding import (
 )
 from tidestaff.connectors.digest_wire import FetchedRecords
 from tidestaff.connectors.errors import NotAuthorizedError
+from tidestaff.connectors.fetch_sockets import Address
 from tidestaff.connectors.kafka_python_client import KafkaPythonClient
 from tidestaff.connectors.kafka_python_requests import Limits
 from tidestaff.consistency.model import TopicPartition
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from tidestaff.consistency.model import BrokerId, Registration
 
 _TOPICS_A_REQUEST: Final = 500
+_DETOURS: Final = ("socks5_proxy", "proxy_url", "sasl_mechanism")
 _WITH_LOCAL_START: Final = 8
 """The version of ListOffsets that knows where the local part of a tiered log starts."""
 
@@ -82,6 +84,14 @@ class KafkaPythonReader(KafkaPythonClient):
     def hosts(self) -> Mapping[BrokerId, str]:
         """Of the brokers, as they are known from the last metadata."""
         return {each.node_id: each.host for each in self.manager().cluster.brokers()}
+
+    def address(self, broker: BrokerId) -> Address | None:
+        """Where a broker is, if a plain socket reaches it as the library would."""
+        plain = self._config.get("security_protocol", "PLAINTEXT") == "PLAINTEXT"
+        found = self.manager().cluster.broker_metadata(broker)
+        if not plain or found is None or any(self._config.get(name) for name in _DETOURS):
+            return None
+        return Address(found.host, found.port)
 
     def refused_topics(self, topics: Sequence[str]) -> Sequence[str]:
         found: list[str] = []

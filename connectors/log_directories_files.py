@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LARGEST_TEXT: Final = 1 << 26
+_NO_TRACE: Final = getattr(os, "O_NOATIME", 0)
 _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _GONE: Final = frozenset({errno.ENOENT, errno.ESTALE})
 _LINK: Final = frozenset({errno.ELOOP, errno.EMLINK})
@@ -73,9 +74,13 @@ def _strange(place: str, found: str) -> FileUnreadableError:
 
 @contextmanager
 def opened(name: str, directory: int | None, place: str) -> Iterator[int]:
-    """A plain file of an open directory."""
+    """A plain file of an open directory. Where the system lets us, reading leaves no trace in its
+    time of access, which also makes many small reads cheaper."""
     try:
-        descriptor = os.open(name, _FLAGS, dir_fd=directory)
+        try:
+            descriptor = os.open(name, _FLAGS | _NO_TRACE, dir_fd=directory)
+        except PermissionError:  # the file is somebody else's; or not to be read at all
+            descriptor = os.open(name, _FLAGS, dir_fd=directory)
     except OSError as error:
         refuse(place, error)
     try:

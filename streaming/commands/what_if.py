@@ -146,14 +146,14 @@ def _answer(options: Options, seen: Seen) -> Told:
     from tidestaff.consistency import what_if  # noqa: PLC0415 - slow
     from tidestaff.streaming.what_if import told  # noqa: PLC0415
 
-    behind = what_if.catching_up(seen.earlier, seen.partitions)
+    rejoining = told.Rejoining.of(seen.earlier, seen.partitions)
     if options.question == "stop":
         brokers = _brokers(options.what, seen)
         found = what_if.stop(seen.partitions, brokers, controlled=not options.crash)
-        return told.of_stop(found, behind)
+        return told.of_stop(found, rejoining, seen.unsettled)
     if options.question == "restart":
         plan = what_if.restart(seen.partitions, _brokers(options.what, seen))
-        return told.of_restart(plan, behind)
+        return told.of_restart(plan, rejoining)
     if options.question == "reassign":
         live = {b for b, r in seen.registrations.items() if not r.fenced}
         return told.of_reassign(what_if.reassign(seen.partitions, _plan(options.what), live))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidestaff.connectors.digest_wire import WireRanges
 from tidestaff.connectors.errors import ConnectorError
+from tidestaff.connectors.fetch_sockets import SocketRecords
 from tidestaff.connectors.pacing import ByteRate
 from tidestaff.consistency.batches import Extent
 from tidestaff.consistency.model import HealthObservation, PartitionObservation, TopicPartition
@@ -45,7 +46,8 @@ class BrokerSource:
     ) -> None:
         self._collector, self._reader, self._lineages = collector, reader, lineages
         rate = ByteRate(bytes_a_second, time.monotonic, time.sleep)
-        self._wire = WireRanges(reader, rate.wait)
+        self._records = SocketRecords(reader, reader)
+        self._wire = WireRanges(self._records, rate.wait)
         self._agents = agents
         self._by_agents: AgentDigests | None = None
         self._sizes: dict[TopicPartition, int] = {}
@@ -199,6 +201,7 @@ class BrokerSource:
 
     def close(self) -> None:
         self._collector.close()
+        self._records.close()
         self._reader.close()
 
 

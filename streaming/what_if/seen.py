@@ -11,6 +11,7 @@ from tidestaff.consistency.model import (
     ClusterObservation,
     HealthObservation,
     PartitionObservation,
+    TopicPartition,
 )
 from tidestaff.streaming.commands.exits import CommandError
 
@@ -48,9 +49,13 @@ class Seen:
         return sorted(assigned | self.registrations.keys())
 
     @property
-    def unsettled(self) -> list[PartitionObservation]:
+    def unsettled(self) -> list[TopicPartition]:
         """Seen while something changed: what is said of them may be of two moments."""
-        return [o for o in self.partitions if o.bracket is not Bracket.COHERENT]
+        return [
+            TopicPartition(o.topic, o.partition)
+            for o in self.partitions
+            if o.bracket is Bracket.STRADDLED
+        ]
 
 
 def of_observations(source: str, rounds: Iterable[Iterable[Observation]]) -> Seen:
@@ -88,7 +93,7 @@ def live(cluster: Cluster) -> Seen:
                 time.sleep(BETWEEN_ROUNDS_S)
             rounds.append(collector.round())
             seen = of_observations(f"cluster {cluster.name}", rounds[-2:])
-            if number and not seen.unsettled and _lineages(seen):
+            if number and _coherent(seen) and _lineages(seen):
                 break
     finally:
         if hasattr(collector, "close"):
@@ -96,6 +101,10 @@ def live(cluster: Cluster) -> Seen:
     if not seen.partitions and seen.problems:
         raise CommandError(seen.problems[0].reason, seen.problems[0].remedy)
     return seen
+
+
+def _coherent(seen: Seen) -> bool:
+    return all(o.bracket is Bracket.COHERENT for o in seen.partitions)
 
 
 def _lineages(seen: Seen) -> bool:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from tidestaff.consistency.catching_up import Pace, catching_up, returns, written_a_second
 from tidestaff.streaming.commands.exits import Exit
 from tidestaff.streaming.commands.layout import paragraph, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from tidestaff.consistency.catching_up import CatchUp, Return
+    from tidestaff.consistency.model import PartitionObservation, TopicPartition
     from tidestaff.consistency.what_if import (
-        CatchUp,
         Change,
         Move,
         RestartPlan,
@@ -31,6 +33,19 @@ class Told(NamedTuple):
     code: Exit
 
 
+class Rejoining(NamedTuple):
+    """Who is out of sync, and how many records a second each broker has to hold."""
+
+    behind: tuple[CatchUp, ...] = ()
+    a_second: Mapping[int, float] | None = None
+
+    @classmethod
+    def of(
+        cls, earlier: Sequence[PartitionObservation], later: Sequence[PartitionObservation]
+    ) -> Rejoining:
+        return cls(catching_up(earlier, later), written_a_second(earlier, later))
+
+
 def _count(number: int, one: str, many: str | None = None) -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
@@ -43,7 +58,10 @@ def _brokers(numbers: Iterable[int]) -> str:
 # -- stop
 
 
-def of_stop(found: StopForecast, behind: Sequence[CatchUp]) -> Told:
+def of_stop(
+    found: StopForecast, rejoining: Rejoining, unsettled: Sequence[TopicPartition] = ()
+) -> Told:
+    """`unsettled` partitions changed while they were read: nobody can vouch for what is said."""
     faults = []
     if found.losing:
         records = sum(c.after.lost.end - c.after.lost.start for c in found.losing if c.after.lost)
@@ -61,6 +79,10 @@ def of_stop(found: StopForecast, behind: Sequence[CatchUp]) -> Told:
     if found.unknown and not faults:
         warnings.append(f"of {_count(len(found.unknown), 'partition')} not all could be read")
         code = Exit.UNKNOWN
+    moving = {c.name for c in found.changes} & set(unsettled)
+    if moving and not faults:
+        warnings.append(f"{_count(len(moving), 'partition')} changed while being read: ask again")
+        code = Exit.UNKNOWN
     who = _brokers(found.stopping)
     how = "" if found.controlled else " by a crash"
     moved = sum(c.after.leader_changes and not c.after.offline for c in found.changes)
@@ -70,10 +92,11 @@ def of_stop(found: StopForecast, behind: Sequence[CatchUp]) -> Told:
     )
     told = "; ".join(faults or warnings or [calm])
     verdict = f"{answer}: stopping {who}{how}: {told}"
-    return Told(verdict, _stop_lines(found, behind), _stop_value(found, behind), code)
+    value = {**_stop_value(found, rejoining), "unsettled": sorted(map(str, moving))}
+    return Told(verdict, _stop_lines(found, rejoining), value, code)
 
 
-def _stop_lines(found: StopForecast, behind: Sequence[CatchUp]) -> list[str]:
+def _stop_lines(found: StopForecast, rejoining: Rejoining) -> list[str]:
     lines = []
     shown = [c for c in found.changes if _matters(c)]
     shown.sort(key=lambda c: (c.after.lost is None, not c.newly_offline, c.name))
@@ -86,7 +109,7 @@ def _stop_lines(found: StopForecast, behind: Sequence[CatchUp]) -> list[str]:
     lines += ["", *table(("BROKER", "LEADS NOW", "LEADS THEN"), rows)]
     if found.controller_moves:
         lines += ["", "The controller is among them: another one takes over first."]
-    return [*lines, *_behind_lines(behind)]
+    return [*lines, *_away_lines(found.stopping, rejoining), *_behind_lines(rejoining.behind)]
 
 
 def _matters(change: Change) -> bool:
@@ -123,15 +146,53 @@ def _stop_row(change: Change) -> tuple[str, ...]:
     return str(change.name), leader, str(after.leader_epoch), isr, "; ".join(what)
 
 
+def _away_lines(stopping: Sequence[int], rejoining: Rejoining) -> list[str]:
+    """What they miss while they are away is what they have to fetch before they are in sync."""
+    if rejoining.a_second is None:
+        return ["", "What they would miss while away is not known: the cluster was seen once."]
+    told = [f"broker {b}: {_missed(rejoining.a_second.get(b, 0.0))}" for b in stopping]
+    return ["", f"To fetch after a minute away: {'; '.join(told)}."]
+
+
+def _missed(a_second: float) -> str:
+    return f"about {_count(round(a_second * 60), 'record')}"
+
+
 def _behind_lines(behind: Sequence[CatchUp]) -> list[str]:
     if not behind:
         return []
-    rows = [(str(c.name), str(c.broker), str(c.behind), _eta(c.seconds)) for c in behind[:_MOST]]
-    return ["", *table(("OUT OF SYNC", "BROKER", "BEHIND", "BACK IN SYNC IN"), rows)]
+    rows = [(str(c.name), str(c.broker), str(c.behind), _eta(c)) for c in behind[:_MOST]]
+    lines = ["", *table(("OUT OF SYNC", "BROKER", "BEHIND", "BACK IN SYNC IN"), rows)]
+    if len(behind) > _MOST:
+        lines.append(f"... and {len(behind) - _MOST} more; --json has them all")
+    rows = [(str(r.broker), str(r.partitions), str(r.behind), _eta(r)) for r in returns(behind)]
+    return [*lines, "", *table(("BROKER", "OUT OF SYNC", "BEHIND", "BACK IN SYNC IN"), rows)]
 
 
-def _eta(seconds: float | None) -> str:
-    return "not at its present speed" if seconds is None else f"about {max(seconds, 1):.0f} s"
+def _eta(each: CatchUp | Return) -> str:
+    if each.seconds is None:
+        unknown = each.pace is Pace.UNKNOWN
+        return "unknown: not seen twice" if unknown else "not at its present speed"
+    return f"about {max(each.seconds, 1):.0f} s"
+
+
+def _rejoining_value(rejoining: Rejoining) -> dict[str, Any]:
+    return {
+        "out_of_sync": [
+            {
+                "partition": str(c.name),
+                "broker": c.broker,
+                "behind": c.behind,
+                "seconds": c.seconds,
+                "pace": c.pace.value,
+            }
+            for c in rejoining.behind
+        ],
+        "back_in_sync": [{**r._asdict(), "pace": r.pace.value} for r in returns(rejoining.behind)],
+        "written_a_second": None
+        if rejoining.a_second is None
+        else {str(b): round(n, 3) for b, n in sorted(rejoining.a_second.items())},
+    }
 
 
 def _change_value(change: Change) -> dict[str, Any]:
@@ -155,7 +216,7 @@ def _change_value(change: Change) -> dict[str, Any]:
     }
 
 
-def _stop_value(found: StopForecast, behind: Sequence[CatchUp]) -> dict[str, Any]:
+def _stop_value(found: StopForecast, rejoining: Rejoining) -> dict[str, Any]:
     return {
         "stopping": list(found.stopping),
         "controlled": found.controlled,
@@ -167,17 +228,14 @@ def _stop_value(found: StopForecast, behind: Sequence[CatchUp]) -> dict[str, Any
         "under_min_isr": [str(c.name) for c in found.under_min_isr],
         "losing": [str(c.name) for c in found.losing],
         "controller_moves": found.controller_moves,
-        "out_of_sync": [
-            {"partition": str(c.name), "broker": c.broker, "behind": c.behind, "seconds": c.seconds}
-            for c in behind
-        ],
+        **_rejoining_value(rejoining),
     }
 
 
 # -- restart
 
 
-def of_restart(plan: RestartPlan, behind: Sequence[CatchUp]) -> Told:
+def of_restart(plan: RestartPlan, rejoining: Rejoining) -> Told:
     blocked, waits = plan.blocked, [s for s in plan.steps if s.safe and not s.as_it_is.safe]
     if blocked:
         worst = blocked[0]
@@ -222,8 +280,9 @@ def of_restart(plan: RestartPlan, behind: Sequence[CatchUp]) -> Told:
             }
             for s in plan.steps
         ],
+        **_rejoining_value(rejoining),
     }
-    return Told(verdict, [*lines, *_behind_lines(behind)], value, code)
+    return Told(verdict, [*lines, *_behind_lines(rejoining.behind)], value, code)
 
 
 def _step_words(step: Any) -> str:

@@ -152,8 +152,15 @@ class Broker:
     """Hands out batches as a broker does: from the batch that holds the position on, as many bytes
     as are allowed, the last batch perhaps cut; the first partition's first batch always whole."""
 
-    def __init__(self, logs: Mapping[TopicPartition, Sequence[bytes]], log_start: int = 0) -> None:
-        self._logs, self._log_start = logs, log_start
+    def __init__(
+        self,
+        logs: Mapping[TopicPartition, Sequence[bytes]],
+        log_start: int = 0,
+        *,
+        in_one_buffer: bool = False,
+    ) -> None:
+        self._logs, self._log_start, self._in_one_buffer = logs, log_start, in_one_buffer
+        self._given: list[bytearray] = []
         self.requests = 0
         self.refuses: dict[TopicPartition, int] = {}
 
@@ -168,6 +175,8 @@ class Broker:
     ) -> Mapping[TopicPartition, FetchedRecords]:
         del broker, topic_ids
         self.requests += 1
+        for old_answer in self._given:
+            old_answer[:] = b"\xff" * len(old_answer)
         found, left = {}, whole_bytes
         for partition, position in positions.items():
             if partition in self.refuses:
@@ -181,18 +190,21 @@ class Broker:
             if after and len(data) < len(after[0]):
                 data = after[0] if left == whole_bytes else b""
             left -= len(data)
-            found[partition] = FetchedRecords(NO_ERROR, data)
+            self._given.append(bytearray(data))
+            view = memoryview(self._given[-1])
+            found[partition] = FetchedRecords(NO_ERROR, view if self._in_one_buffer else data)
         return found
 
 
+@pytest.mark.parametrize("in_one_buffer", [False, True], ids=["bytes", "views-overwritten"])
 @pytest.mark.parametrize("at_once", [300, 5_000, 1 << 20])
 def test_over_the_wire_digests_are_those_of_the_disk(
-    tmp_path: Path, at_once: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, at_once: int, in_one_buffer: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidestaff.connectors.digest_wire.PARTITION_BYTES", at_once)
     batches = mixed(big=True)
     disk = RangeReader(str(write_segments(tmp_path, batches)))
-    wire = WireRanges(Broker({T0: batches, T1: batches[:5]}))
+    wire = WireRanges(Broker({T0: batches, T1: batches[:5]}, in_one_buffer=in_one_buffer))
     end = end_of(batches)
     for offsets in (OffsetRange(0, end), OffsetRange(3, 40), OffsetRange(17, 18)):
         asked = [(T0, offsets), (T1, OffsetRange(0, end_of(batches[:5])))]

@@ -6,6 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidestaff.consistency import what_if
+from tidestaff.consistency.catching_up import (
+    Pace,
+    Return,
+    catching_up,
+    returns,
+    written_a_second,
+)
 from tidestaff.consistency.model import OffsetRange, TopicPartition
 from tidestaff.consistency.versions import Mode
 
@@ -108,8 +115,25 @@ def test_who_catches_up_is_told_with_the_time_it_takes() -> None:
         watch = Watch(isr=(1, 2), controller=9).log(1, leo=leader).log(3, leo=follower, hw=0)
         return replace(watch.observation(), observed_at_ms=ms)
 
-    (fast,) = what_if.catching_up([at(0, 100, 20)], [at(2_000, 110, 70)])
+    (fast,) = catching_up([at(0, 100, 20)], [at(2_000, 110, 70)])
     assert (fast.broker, fast.behind) == (3, 40)
     assert fast.seconds == 2.0
-    (slow,) = what_if.catching_up([at(0, 100, 20)], [at(2_000, 200, 30)])
-    assert slow.seconds is None
+    (slow,) = catching_up([at(0, 100, 20)], [at(2_000, 200, 30)])
+    assert (slow.seconds, slow.pace) == (None, Pace.NOT_NEARING)
+    (once,) = catching_up([], [at(2_000, 200, 30)])
+    assert (once.behind, once.seconds, once.pace) == (170, None, Pace.UNKNOWN)
+    assert returns([fast]) == (Return(3, 1, 40, 2.0, Pace.NEARING),)
+    later = fast._replace(behind=90, seconds=9.0)
+    assert returns([later, fast]) == (Return(3, 2, 130, 9.0, Pace.NEARING),)
+    assert returns([fast, once]) == (Return(3, 2, 210, None, Pace.UNKNOWN),)
+    assert returns([fast, once, slow]) == (Return(3, 3, 380, None, Pace.NOT_NEARING),)
+
+
+def test_what_a_broker_misses_while_away_is_what_is_written_to_its_partitions() -> None:
+    earlier, later = [written(0, 100)], [written(2_000, 160)]
+    assert written_a_second(earlier, later) == {1: 30.0, 2: 30.0, 3: 30.0}
+    assert written_a_second([], later) is None
+
+
+def written(ms: int, leader: int) -> PartitionObservation:
+    return replace(Watch(controller=9).log(1, leo=leader).observation(), observed_at_ms=ms)

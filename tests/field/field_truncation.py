@@ -164,7 +164,7 @@ def _round(lab: Lab, watch: Watch, tally: Tally, chance: random.Random) -> str:
     lab.start(victim)
     for topic in (CLEAN, UNCLEAN):
         lab.clients.until(topic, lambda s: bool(s) and all(len(p.isr) == 3 for p in s), 90)
-    _compare(tally, how, victim, predicted, _cuts(lab.log(victim)[mark:]))
+    _compare(tally, how, victim, predicted, logged_cuts(lab.log(victim)[mark:]))
     return how
 
 
@@ -236,7 +236,7 @@ def _log(replica: DiskReplica) -> ReplicaLog:
     )
 
 
-def _cuts(text: str) -> dict[str, int]:
+def logged_cuts(text: str) -> dict[str, int]:
     """The lowest cut of each partition, as the broker logged it."""
     found: dict[str, int] = {}
     for match in _CUT.finditer(text):

@@ -110,6 +110,28 @@ FAULTS: Final[tuple[Fault, ...]] = (
         ),
     ),
     *faults_in(
+        "catching_up.py",
+        _WHAT_IF,
+        (
+            "ctu-once-is-a-speed",
+            "seconds, pace = None, Pace.UNKNOWN",
+            "seconds, pace = None, Pace.NOT_NEARING",
+            "of a replica that was seen once nobody knows whether it comes nearer",
+        ),
+        (
+            "ctu-the-fastest-decides",
+            "seconds = max(each.seconds or 0.0",
+            "seconds = min(each.seconds or 0.0",
+            "a broker is back when the slowest of its replicas is",
+        ),
+        (
+            "ctu-own-speed",
+            "gained = (old[seen.state.leader] - old[broker]) - gap",
+            "gained = ends[broker] - old[broker]",
+            "what the leader wrote meanwhile has to be fetched as well",
+        ),
+    ),
+    *faults_in(
         "what_if.py",
         _WHAT_IF,
         (

@@ -161,5 +161,5 @@ def test_the_shipped_scenarios_use_most_of_the_commands() -> None:
         for block in read(path).blocks
         for line in block.lines
     }
-    rarely = {"pause", "resume", "sample", "set", "retention"}
+    rarely = {"pause", "resume", "sample", "retention"}
     assert set(COMMANDS) - rarely == used
