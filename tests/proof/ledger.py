@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 Entry = TypeVar("Entry", "Loss", "Divergence", "UncleanElection", "StaleWrite")
 NOT_COMMITTED: Final = "no sample showed the commit"
 DOUBTFUL: Final = "shown in a later epoch than the metadata's, without a topic id"
+OUT_OF_OFFICE: Final = "committed by a deposed leader after a loss, nobody in office answered"
 NOT_AFTER: Final = "no coherent sample of a leader after it"
 REGAINED: Final = "the next leader that was seen has them again"
 RETENTION: Final = "the next leader that was seen had removed the offsets"
@@ -321,6 +322,9 @@ def _why_unseen(watched: Watched, loss: Loss, missing: list[OffsetRange]) -> str
     gone = _those_in(gone, [g.shown for g in before])
     if not gone:
         return DOUBTFUL if doubtful else NOT_COMMITTED
+    in_office = [g.shown for g in before if g.log_end >= 0]
+    if not _those_in(gone, in_office) and _reported_beside(watched, loss, gone):
+        return OUT_OF_OFFICE
     after = [g for g in glimpses if g.at_ms >= loss.at_ms and g.coherent and g.log_end >= 0]
     if not after:
         return NOT_AFTER
@@ -337,6 +341,19 @@ def _why_unseen(watched: Watched, loss: Loss, missing: list[OffsetRange]) -> str
         {r.epoch for r in clip(leader.held, OffsetRange(*run[2:]))} == {run.epoch} for run in gone
     ]
     return SAME_EPOCH if all(same) else UNEXPLAINED
+
+
+def _reported_beside(watched: Watched, loss: Loss, gone: list[Run]) -> bool:
+    """A loss right there was reported before: the ledger of the monitor ends where it began, and
+    what the same deposed leader adds is beyond a gap."""
+    told = [
+        alarm.violated.offsets
+        for alarm in watched.watcher.alarms
+        if (alarm.violated.code, alarm.partition) == ("TRN001", loss.partition)
+        and alarm.until_ms < loss.at_ms
+        and alarm.violated.offsets is not None
+    ]
+    return all(any(t.start <= run.start <= t.end for t in told) for run in gone)
 
 
 def _those_in(runs: Iterable[Run], shown: Sequence[Iterable[Run]]) -> list[Run]:

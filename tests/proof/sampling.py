@@ -244,6 +244,11 @@ In words:
   Where a replica has heard of a later leader epoch nothing that compares offsets is judged; and up
   to 2.7 a leader of a later epoch names no topic id, so that what it has committed is not counted:
   it may speak of a deleted topic of that name.
+- A deposed leader that goes on committing after its loss was reported: what it adds is counted in
+  rounds in which the leader in office answers. In others it is not: the reported range grows later,
+  or not at all.
+- ELE001 and the other rules that look at a change between two rounds pass over a change that is
+  first seen in a round in which it happened (all but CTL004, ELE009 and the losses).
 
 ## Every step seen, and why fewer steps cannot do before 0.11
 
