@@ -169,6 +169,10 @@ def _epoch_files(injected: Injected) -> None:
 def _topic_id(injected: Injected) -> None:
     injected.topic("identity")
     file = field_disks.replica_dir(injected.lab, 3, "identity") / "partition.metadata"
+    # A broker may write it after the log is there.
+    until = time.monotonic() + 30
+    while not file.is_file() and time.monotonic() < until:
+        time.sleep(0.2)
     text = file.read_text(encoding="utf-8")
     other = "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
     injected.expect(
