@@ -147,4 +147,32 @@ FAULTS: Final[tuple[Fault, ...]] = (
             "after a wait every live replica is in sync",
         ),
     ),
+    *faults_in(
+        "verified.py",
+        ("consistency/test_verified.py",),
+        (
+            "vrf-a-new-copy-counts",
+            "if not set(sight.observation.assignment.replicas) <= set(memory.assignment.replicas):",
+            "if set(sight.observation.assignment.replicas) < set(memory.assignment.replicas):",
+            "a copy that was added has not been compared with anybody",
+        ),
+        (
+            "vrf-a-cut-is-not-seen",
+            "*(each.log_end_offset for each in sight.replicas if each.log_end_offset is not None),",
+            "",
+            "what was cut and copied again is not what was compared",
+        ),
+        (
+            "vrf-some-are-enough",
+            "return everybody and len(digests) > 1 and whole and alike and judged",
+            "return len(digests) > 1 and whole and alike and judged",
+            "a range is verified when every replica of it was read",
+        ),
+        (
+            "vrf-a-gap-goes-on",
+            "goes_on = known if known is not None and known.end == offsets.start else None",
+            "goes_on = known",
+            "offsets between two ranges were not compared",
+        ),
+    ),
 )
