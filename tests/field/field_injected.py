@@ -66,7 +66,8 @@ def _parts_of(kind: Kind) -> list[str]:
         *(["contents"] if kind == BESIDE else []),
         "tail",
         *(["epochs"] if version >= (0, 11) else []),
-        *(["identity"] if version >= (2, 8) else []),
+        # 2.8 with ZooKeeper has topic ids, but no file of them beside a follower's log.
+        *(["identity"] if version >= (3, 0) else []),
         *(["disk"] if version >= (1, 0) else []),
         *(["znodes"] if kind.mode == "zookeeper" else []),
         "brokers",
