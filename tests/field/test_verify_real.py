@@ -84,6 +84,8 @@ def flip(lab: Lab, name: str, broker: int, byte: int) -> None:
 
 def check_equal(lab: Lab, verify: Verify) -> None:
     make_topic(lab, "equal")
+    # Followers hear of the last commit with their next fetch.
+    wait_until(lambda: verify("equal")[1]["equal_up_to"] == RECORDS, "not equal up to the end")
     code, found = verify("equal")
     assert (code, found["verdict"], found["equal_up_to"]) == (0, "equal", RECORDS), found
     code, found = verify("equal", "--quick")
