@@ -14,7 +14,10 @@ from tidestaff.consistency.versions import Mode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_MAY_BE_NOUGHT: Final = ("jitter_ms", "header_fetches", "burst_rounds", "verify_bytes_per_round")
+_MAY_BE_NOUGHT: Final = (
+    *("jitter_ms", "header_fetches", "burst_rounds"),
+    *("verify_bytes_per_round", "verify_again_after_ms"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,8 @@ class BrokerOptions:
     `header_fetches` are requests for batch headers to one broker in a round, for the lineages of
     followers. After a leader epoch has changed, `burst_rounds` more samples are taken of at most
     `burst_partitions` partitions. With `verify_bytes_per_round` contents of replicas are compared
-    as well, about so many bytes of each; `verify_state` is the file that keeps how far.
+    as well, about so many bytes of each; `verify_state` is the file that keeps how far. A pass over
+    a partition begins anew `verify_again_after_ms` after it began.
     """
 
     bootstrap_servers: str
@@ -49,6 +53,7 @@ class BrokerOptions:
     burst_partitions: int = 500
     verify_bytes_per_round: int = 0
     verify_state: str = ""
+    verify_again_after_ms: int = 24 * 3_600_000
     properties: Mapping[str, object] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:

@@ -27,6 +27,7 @@ MAX_LEDGER_ENTRIES: Final = 16
 MAX_LINEAGE_ENTRIES: Final = 32
 MAX_ERAS: Final = 8
 MAX_LOST_RANGES: Final = 16
+MAX_BESIDE: Final = 8
 MAX_ISR_EXITS: Final = 4
 MAX_SUSPICIONS: Final = 64
 NOBODY: Final = -1
@@ -116,6 +117,15 @@ class Lost(NamedTuple):
         return self.epoch == other.epoch or UNKNOWN_EPOCH in (self.epoch, other.epoch)
 
 
+class Beside(NamedTuple):
+    """Records [offsets] of `epoch` that a leader of `leader_epoch` had committed, by its own word,
+    while the ledger has others there: two leaders, and nobody in office to tell which holds."""
+
+    offsets: OffsetRange
+    epoch: int
+    leader_epoch: int
+
+
 class Verified(NamedTuple):
     """All copies hold the same in [start, end): compared in one pass that began at `began_ms` and
     came to `end` at `at_ms`, under `leader_epoch`. `epoch` is that of the last record there."""
@@ -174,6 +184,7 @@ class PartitionMemory(NamedTuple):
     origins: Origins | None = None
     lost_epochs: tuple[int, ...] = ()
     verified: Verified | None = None
+    beside: tuple[Beside, ...] = ()
 
     @property
     def losses(self) -> tuple[Lost, ...]:

@@ -107,6 +107,7 @@ def _with_growth(
         memory.origins,
         memory.lost_epochs,
         memory.verified,
+        memory.beside,
     )
 
 

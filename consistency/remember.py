@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tidestaff.consistency.checks.isr import FLAPPING_WINDOW_MS
-from tidestaff.consistency.checks.lineages import is_rising
-from tidestaff.consistency.checks.losses import by_epoch, leads_by_its_own_word, losses
-from tidestaff.consistency.epochs import normalise
 from tidestaff.consistency.kept_tails import kept_tails, settled_watermarks
 from tidestaff.consistency.lag import CaughtUp, caught_up
+from tidestaff.consistency.ledger import ledger
 from tidestaff.consistency.memory import (
     MAX_ERAS,
     MAX_ISR_EXITS,
-    MAX_LEDGER_ENTRIES,
     MAX_LINEAGE_ENTRIES,
-    MAX_LOST_RANGES,
     ClusterMemory,
     Era,
-    Lost,
     PartitionMemory,
     ReplicaMemory,
 )
-from tidestaff.consistency.model import ControllerClaim, OffsetRange
-from tidestaff.consistency.ranges import without
+from tidestaff.consistency.model import ControllerClaim
 from tidestaff.consistency.verified import verified
 from tidestaff.consistency.versions import Truncation
 
@@ -48,7 +42,7 @@ def remember_partition(sight: Sight, judgement: Judgement, verdicts: Verdicts) -
         before.controller != observation.controller
         or before.controller_epoch != observation.cluster_controller_epoch
     )
-    ledger, eras = _ledger(sight), _eras(sight)
+    kept, eras = ledger(sight), _eras(sight)
     memory = PartitionMemory(
         topic_id=observation.topic_id
         if observation.topic_id is not None or before is None
@@ -67,23 +61,24 @@ def remember_partition(sight: Sight, judgement: Judgement, verdicts: Verdicts) -
         controller_since_ms=sight.now_ms
         if controller_changed or before is None
         else before.controller_since_ms,
-        committed_start=ledger.start,
-        committed_end=ledger.end,
-        ledger=ledger.epochs,
-        ledger_end=ledger.epochs_end,
+        committed_start=kept.start,
+        committed_end=kept.end,
+        ledger=kept.epochs,
+        ledger_end=kept.epochs_end,
         eras=eras,
         replicas=_replicas(sight),
         joined_isr=_joined(sight),
         suspicions=judgement.suspicions,
-        lost=tuple(lost.offsets for lost in ledger.lost),
+        lost=tuple(lost.offsets for lost in kept.lost),
         was_compacted=sight.compacted,
         settled_watermarks=settled_watermarks(sight),
         kept_tails=kept_tails(sight),
         calm=None,
         last_isr=_last_isr(sight),
         origins=_origins(sight),
-        lost_epochs=tuple(lost.epoch for lost in ledger.lost),
-        verified=verified(sight, eras, ledger.lost),
+        lost_epochs=tuple(lost.epoch for lost in kept.lost),
+        verified=verified(sight, eras, kept.lost),
+        beside=kept.beside,
     )
     return memory._replace(calm=verdicts) if _is_calm(sight, judgement) else memory
 
@@ -108,126 +103,6 @@ def _is_calm(sight: Sight, judgement: Judgement) -> bool:
         and sight.rules.truncation is not Truncation.HIGH_WATERMARK
         and (sight.memory is None or not any(r.isr_exits_ms for r in sight.memory.replicas))
     )
-
-
-class _Ledger(NamedTuple):
-    start: int
-    end: int
-    epochs: Lineage
-    epochs_end: int
-    lost: tuple[Lost, ...]
-
-
-def _ledger(sight: Sight) -> _Ledger:
-    """What was ever committed: the highest HW seen on a leader, and the epochs as far as known.
-
-    What is lost is reported once and leaves the ledger, which then follows the new leader. Epochs
-    may end below the HW: in some rounds the leader's lineage is not read.
-    """
-    memory = sight.memory
-    known = (
-        _Ledger(
-            memory.committed_start,
-            memory.committed_end,
-            memory.ledger,
-            memory.ledger_end,
-            memory.losses,
-        )
-        if memory is not None
-        else _Ledger(0, 0, (), 0, ())
-    )
-    if memory is not None and sight.state.leader_epoch < memory.state.leader_epoch:
-        # The metadata went back: epochs are given out anew.
-        known = known._replace(epochs=(), epochs_end=0)
-    watermark, leader = sight.leader_watermark, sight.leader
-    if not sight.coherent or watermark is None or leader is None:
-        return _committed_out_of_office(sight, known)
-    gone = losses(sight)
-    if gone:
-        first = min(lost.offsets.start for lost in gone)
-        known = known._replace(
-            end=min(known.end, first),
-            epochs=tuple(e for e in known.epochs if e.start_offset < first),
-            epochs_end=min(known.epochs_end, first),
-            lost=(*known.lost, *gone)[-MAX_LOST_RANGES:],
-        )
-    log_start = leader.log_start_offset or 0
-    known = known._replace(start=max(known.start, log_start))
-    watermark = max(watermark, _shown_by_others(sight))
-    if watermark >= known.end:
-        known = known._replace(end=watermark)
-        if leader.lineage:
-            trimmed = normalise(leader.lineage, log_start_offset=log_start, end_offset=watermark)
-            epochs = _bounded(trimmed, MAX_LEDGER_ENTRIES, like=leader.lineage)
-            known = known._replace(epochs=epochs, epochs_end=watermark)
-    return known._replace(end=max(known.end, known.start))
-
-
-def _shown_by_others(sight: Sight) -> int:
-    """How far a follower shows that a leader had committed: a new one's HW starts lower, and may
-    have risen since it was read. The follower is in sync, or has fetched in this epoch.
-
-    As far as the leader in office has it; what it does not have is lost, and reported. A deposed
-    leader shows nothing of the new one's records at those offsets.
-    """
-    shown = [
-        reading.high_watermark or 0
-        for reading in sight.followers()
-        if not reading.leads
-        and (reading.broker in sight.state.isr or sight.has_fetched(reading.broker))
-    ]
-    return min(max(shown, default=0), sight.leader_end or 0)
-
-
-def _committed_out_of_office(sight: Sight, known: _Ledger) -> _Ledger:
-    """While nobody is seen in office, a leader of an older epoch may still commit.
-
-    Only what it has beyond the ledger is taken over, and only what was not reported as lost. Where
-    it has written since, other records were lost there: these are not reported yet.
-    """
-    for reading in sight.replicas:
-        watermark = reading.high_watermark
-        if watermark is None or not leads_by_its_own_word(sight, reading) or not sight.identified:
-            continue
-        remembered = sight.remembered(reading.broker)
-        if remembered is not None and sight.same_incarnation(reading.broker):
-            offsets = OffsetRange(remembered.log_end_offset, watermark)
-            written = tuple(by_epoch(offsets, reading.lineage or (), watermark))
-            known = known._replace(lost=_without_written(known.lost, written))
-        beyond = OffsetRange(known.end, watermark)
-        if beyond.start >= beyond.end or _was_lost(known.lost, beyond, reading.lineage or ()):
-            continue
-        if reading.lineage and is_rising(reading.lineage) and known.epochs_end == known.end:
-            trimmed = normalise(reading.lineage, log_start_offset=known.end, end_offset=watermark)
-            epochs = _bounded((*known.epochs, *trimmed), MAX_LEDGER_ENTRIES, like=())
-            known = known._replace(epochs=epochs, epochs_end=watermark)
-        known = known._replace(end=watermark)
-    return known
-
-
-def _without_written(lost: tuple[Lost, ...], written: tuple[Lost, ...]) -> tuple[Lost, ...]:
-    """Records of another epoch that were lost at those offsets stay reported."""
-    return tuple(
-        each._replace(offsets=part)
-        for each in lost
-        for part in without(each.offsets, [w.offsets for w in written if w.may_be(each)])
-    )
-
-
-def _was_lost(lost: tuple[Lost, ...], offsets: OffsetRange, lineage: Lineage) -> bool:
-    """Whether some of these records may be among those that were lost."""
-    return any(
-        known.may_be(part) and without(part.offsets, [known.offsets]) != (part.offsets,)
-        for part in by_epoch(offsets, lineage, offsets.end)
-        for known in lost
-    )
-
-
-def _bounded(lineage: Lineage, at_most: int, *, like: Lineage) -> Lineage:
-    """The newest entries; the very object of the reading where nothing was taken away."""
-    if len(lineage) > at_most:
-        return lineage[-at_most:]
-    return like if lineage == like else lineage
 
 
 def _origins(sight: Sight) -> Origins | None:

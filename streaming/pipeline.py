@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import threading
 import time
 from dataclasses import dataclass, field
@@ -103,7 +104,8 @@ class Job:
             lateness_ms=settings.operator.lateness_ms,
             silence_ms=settings.operator.silence_ms,
             run=str(folder),
-            view=self.view,
+            # After a start nobody knows what the page's store has.
+            view=secrets.token_hex(4) if self.view else "",
         )
         if found.refused is not None:
             output = output.unionByName(found.refused)

@@ -119,6 +119,8 @@ class Broker:
     def resume(self) -> None:
         """SIGCONT: what arrived meanwhile is handled now, in order, before anything newer."""
         self.paused = False
+        # What it leads is led again: whatever others committed meanwhile may be lost by that.
+        self.cluster.touched.update(self.replicas)
         self.loop.after(0, self._handle_next)
         for fetcher in [self.fetchers[leader] for leader in sorted(self.fetchers)]:
             fetcher.wake(1)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from tidestaff.consistency.checks.lineages import is_rising
 from tidestaff.consistency.epochs import first_disagreement, next_agreement, stretches
 from tidestaff.consistency.memory import UNKNOWN_EPOCH, Lost
-from tidestaff.consistency.model import OffsetRange
+from tidestaff.consistency.model import EpochEntry, OffsetRange
 from tidestaff.consistency.ranges import merged, without
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from tidestaff.consistency.checks.sight import Sight
     from tidestaff.consistency.model import Lineage, ReplicaReading
@@ -46,18 +46,59 @@ def lost_ranges(sight: Sight) -> tuple[OffsetRange, ...]:
 def losses(sight: Sight) -> tuple[Lost, ...]:
     """The same, with the epochs of what is gone.
 
-    Proof of a commit is the ledger, and the HW of every other replica of this round: a follower
-    takes its HW from a leader. What was reported before is not reported again.
+    Proof of a commit is the ledger, the HW of every other replica of this round, for a follower
+    takes its HW from a leader, and what was seen committed beside the ledger. What was reported
+    before is not reported again.
     """
-    memory, leader, end = sight.memory, sight.leader, sight.leader_end
+    return tuple(dict.fromkeys((*losses_of_ledger(sight), *_losses_beside(sight))))
+
+
+def losses_of_ledger(sight: Sight) -> tuple[Lost, ...]:
+    """Without those beside it: what leaves the ledger with the report."""
+    leader, end = sight.leader, sight.leader_end
     if leader is None or end is None or not sight.identified:
         return ()
     if sight.origins is not None:
         return tuple(Lost(offsets, UNKNOWN_EPOCH) for offsets in sight.origins.pending)
+    return _gone(sight, leader, _proofs(sight, leader, end))
+
+
+def _losses_beside(sight: Sight) -> tuple[Lost, ...]:
+    """What leaders committed in rounds that showed nobody in office, where the ledger has other
+    records: sooner or later somebody in office answers, and has the ones or the others.
+
+    Somebody of an older epoch than the one that committed may be in office by old metadata only.
+    """
+    memory, leader = sight.memory, sight.leader
+    if memory is None or leader is None or not sight.identified or sight.origins is not None:
+        return ()
+    end = leader.log_end_offset
+    if end is None or not leader.lineage:
+        return ()
+    return _gone(
+        sight,
+        leader,
+        (
+            _Proof(
+                *known.offsets,
+                (EpochEntry(known.epoch, known.offsets.start),),
+                known.offsets.end,
+                end,
+                repeats=True,
+                new_from=known.offsets.end,
+            )
+            for known in memory.beside
+            if known.leader_epoch <= sight.state.leader_epoch
+        ),
+    )
+
+
+def _gone(sight: Sight, leader: ReplicaReading, proofs: Iterable[_Proof]) -> tuple[Lost, ...]:
+    memory = sight.memory
     reported = memory.losses if memory is not None else ()
     gone = [
         part
-        for proof in _proofs(sight, leader, end)
+        for proof in proofs
         for missing in _missing(sight, leader, proof)
         for lost in by_epoch(missing, proof.epochs, proof.epochs_end)
         for part in (_unreported(lost, proof, reported) if proof.repeats else (lost,))
@@ -123,7 +164,8 @@ def _new_from(sight: Sight, reading: ReplicaReading, end: int) -> int:
     remembered = sight.remembered(reading.broker)
     if not reading.leads or remembered is None or not sight.same_incarnation(reading.broker):
         return end
-    return remembered.high_watermark
+    # What it had before it was committed may have been reported by what others showed.
+    return remembered.log_end_offset
 
 
 def leads_by_its_own_word(sight: Sight, reading: ReplicaReading) -> bool:
@@ -135,8 +177,12 @@ def leads_by_its_own_word(sight: Sight, reading: ReplicaReading) -> bool:
     """
     if not reading.leads or reading.leader_epoch is None:
         return False
-    same_topic = reading.topic_id is not None and reading.topic_id == sight.observation.topic_id
-    return same_topic or reading.leader_epoch <= sight.state.leader_epoch
+    return names_the_topic(sight, reading) or reading.leader_epoch <= sight.state.leader_epoch
+
+
+def names_the_topic(sight: Sight, reading: ReplicaReading) -> bool:
+    """It speaks of this very topic, not of a deleted one of the same name."""
+    return reading.topic_id is not None and reading.topic_id == sight.observation.topic_id
 
 
 def _missing(sight: Sight, leader: ReplicaReading, proof: _Proof) -> tuple[OffsetRange, ...]:

@@ -37,12 +37,13 @@ def judge(
     lateness_ms: int = Limits().lateness_ms,
     silence_ms: int = Limits().silence_ms,
     run: str = "",
-    view: bool = False,
+    view: str = "",
 ) -> DataFrame:
     """Rows as in `codec.ROW_SCHEMA` to findings, quarantined rows and statistics.
 
     `run` names the checkpoint, so that a Python worker that serves two jobs does not mix them up.
-    With `view` there are rows of kind `state` too, for people to look at.
+    With `view` there are rows of kind `state` too, for people to look at; it names who is told, and
+    is another one when that has forgotten everything.
     """
     judged = bucket_judge(Limits(lateness_ms, silence_ms, buckets), run, view=view)
     return (
@@ -55,7 +56,7 @@ def judge(
 
 
 def bucket_judge(
-    limits: Limits, run: str, *, view: bool = False
+    limits: Limits, run: str, *, view: str = ""
 ) -> Callable[[tuple[Any, ...], Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
     """The function Spark calls for every bucket that has rows in a batch."""
 
@@ -68,7 +69,8 @@ def bucket_judge(
         if block is None:
             return
         if view and keeper.bucket.view is None:
-            keeper.bucket.view = View(secrets.token_hex(4))
+            resumed = View.resumed(keeper.told, keeper.bucket, view)
+            keeper.bucket.view = resumed or View(secrets.token_hex(4), view)
         said = keeper.bucket.process(block)
         shown = keeper.bucket.view.take(keeper.bucket, number) if keeper.bucket.view else None
         saved = keeper.save()

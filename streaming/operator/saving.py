@@ -74,6 +74,8 @@ class Keeper:
         self._pool = pool or Pool()
         self._entries = b""
         self._bodies = b""
+        self.told: dict[str, Any] | None = None
+        """What people had been told of the bucket when it was saved, as its view has it."""
 
     def save(self) -> Saved:
         bucket = self.bucket
@@ -131,6 +133,7 @@ class Keeper:
             "tick": bucket.tick_ms,
             "subjects": subjects,
             "shared": self._pool.encoded(),
+            "view": bucket.view.saved(bucket) if bucket.view is not None else None,
         }
 
     def _subject(self, subject: Subject) -> list[Any]:
@@ -253,6 +256,7 @@ def restore(saved: Saved, limits: Limits) -> Keeper:
             bucket.undecode(partition)
             partition.changed = True
         return Keeper(bucket)
+    keeper.told = rest.get("view")
     return keeper
 
 

@@ -5,7 +5,8 @@ findings), before and after, which is what the time slider of the page goes thro
 merely grow are told as one compressed table of all slots of the bucket. How far contents have been
 compared is told with the partition whenever that changes, and is no event of its past. After a
 start nobody knows what has been told before: then every partition is told once, some hundred in
-each batch.
+each batch. What has been told since is saved with the bucket: Spark may give it to another worker
+with any batch, and that one need not tell it all again.
 """
 
 from __future__ import annotations
@@ -13,36 +14,25 @@ from __future__ import annotations
 import base64
 import json
 from collections import Counter
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-from tidestaff.connectors.bodies import rules_body
-from tidestaff.consistency.isr import effective_min_isr
+from tidestaff.streaming.operator.moments import LADDER, doc_of, notable, raised_of
 from tidestaff.streaming.operator.slots import WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidestaff.consistency.memory import PartitionMemory, ReplicaMemory
+    from tidestaff.consistency.memory import PartitionMemory
     from tidestaff.consistency.model import ClusterObservation
-    from tidestaff.consistency.versions import RuleSet
     from tidestaff.streaming.operator.bucket import Bucket
     from tidestaff.streaming.operator.entries import Partition
     from tidestaff.streaming.operator.slots import Flags, Numbers
 
 INTRODUCED_A_BATCH: Final = 500
-LINEAGE_SHOWN: Final = 12
 _CODEC: Final = pa.Codec("zstd", compression_level=1)
 
-UNDER_REPLICATED, AT_MIN_ISR, UNDER_MIN_ISR, OFFLINE, VIOLATING = 1, 2, 4, 8, 16
-LADDER: Final = {
-    "under_replicated": UNDER_REPLICATED,
-    "at_min_isr": AT_MIN_ISR,
-    "under_min_isr": UNDER_MIN_ISR,
-    "offline": OFFLINE,
-}
 VERIFIED_MS: Final = "verified_ms"
 """When the partition was compared that was compared longest ago; NEVER_MS if none was."""
 NEVER_MS: Final = 2**62
@@ -50,10 +40,11 @@ NEVER_MS: Final = 2**62
 
 class View:
     """What is to be told of one bucket. `generation` names this life of the bucket in memory: slot
-    numbers of another one mean other partitions."""
+    numbers of another one mean other partitions. `listener` is who has been told: one start of the
+    job."""
 
-    def __init__(self, generation: str) -> None:
-        self.generation = generation
+    def __init__(self, generation: str, listener: str = "") -> None:
+        self.generation, self.listener = generation, listener
         self._docs: dict[tuple[str, str], dict[str, Any]] = {}
         self._moments: list[dict[str, Any]] = []
         self._gone: list[tuple[str, str]] = []
@@ -65,6 +56,48 @@ class View:
         self._verified_ms = np.zeros(0, np.int64)
         self._moved = False
         self._todo: list[Partition] | None = None
+        self._saved: dict[str, Any] | None = None
+
+    def saved(self, bucket: Bucket) -> dict[str, Any] | None:
+        """What has been told, for the next life of this bucket; None where slots have other numbers
+        in it, because partitions were forgotten."""
+        partitions, count = bucket.partitions.values(), len(bucket.partitions)
+        if self._saved is None or self._saved["count"] != count:
+            if any(p.slot != number for number, p in enumerate(partitions)):
+                return None
+            self._room(count - 1)
+            shown = (p.told_ms if p.shown == raised_of(p) else NEVER_MS for p in partitions)
+            columns = (self._cluster_of, self._flags, self._verified_to, self._verified_ms)
+            table = (np.fromiter(shown, np.int64), *(column[:count] for column in columns))
+            self._saved = {
+                "generation": self.generation,
+                "listener": self.listener,
+                "names": list(self._names),
+                "count": count,
+                "told": packed(b"".join(column.tobytes() for column in table)),
+            }
+        return self._saved
+
+    @classmethod
+    def resumed(cls, saved: dict[str, Any] | None, bucket: Bucket, listener: str) -> View | None:
+        """As it was saved with this bucket; None where somebody else was told."""
+        count = len(bucket.partitions)
+        if saved is None or (saved["listener"], saved["count"]) != (listener, count):
+            return None
+        found = cls(saved["generation"], listener)
+        found._names = {name: which for which, name in enumerate(saved["names"])}
+        table = unpacked(base64.b64decode(saved["told"]))
+        shown = np.frombuffer(table, np.int64, count)
+        at = shown.nbytes
+        for name in ("_cluster_of", "_flags", "_verified_to", "_verified_ms"):
+            kind = getattr(found, name).dtype
+            setattr(found, name, np.frombuffer(table, kind, count, at).copy())
+            at += count * kind.itemsize
+        for partition, told_ms in zip(bucket.partitions.values(), shown.tolist(), strict=True):
+            if told_ms != NEVER_MS:
+                partition.told_ms = told_ms
+                partition.shown = raised_of(partition)
+        return found
 
     def saw_cluster(self, seen: ClusterObservation) -> None:
         self._clusters[seen.cluster] = {
@@ -87,7 +120,7 @@ class View:
         assert after is not None
         bucket.slots.note(partition.slot, after)
         self._moved = True
-        raised = _raised(partition)
+        raised = raised_of(partition)
         if before is not None:
             shown = partition.shown
             changed = notable(before, after) or (shown is not None and shown != raised)
@@ -100,8 +133,8 @@ class View:
                 return
             if changed:
                 if shown is None or partition.told_ms != before.observed_at_ms:
-                    self._moments.append(_doc(partition, before, shown or ()))
-                self._moments.append(_doc(partition, after, raised, before))
+                    self._moments.append(doc_of(partition, before, shown or ()))
+                self._moments.append(doc_of(partition, after, raised, before))
         self._tell(partition, after, raised)
 
     def gone(self, partition: Partition) -> None:
@@ -111,6 +144,7 @@ class View:
         partition.shown = None
         self._room(partition.slot)
         self._cluster_of[partition.slot] = -1
+        self._saved = None
 
     def moved(self) -> None:
         """Offsets grew somewhere."""
@@ -149,7 +183,7 @@ class View:
             waits = partition.memory is None and not partition.changed
             bucket.catch_up(partition)
             if partition.memory is not None:
-                self._tell(partition, partition.memory, _raised(partition))
+                self._tell(partition, partition.memory, raised_of(partition))
                 if waits:
                     # It waited undecoded, which takes less room, and may go on waiting.
                     partition.memory = None
@@ -157,7 +191,8 @@ class View:
     def _tell(self, partition: Partition, memory: PartitionMemory, raised: tuple[Any, ...]) -> None:
         slot = partition.slot
         self._room(slot)
-        doc = _doc(partition, memory, raised)
+        self._saved = None
+        doc = doc_of(partition, memory, raised)
         doc["slot"] = slot
         self._docs[partition.cluster, partition.name] = doc
         self._cluster_of[slot] = self._names.setdefault(partition.cluster, len(self._names))
@@ -238,132 +273,3 @@ def numbers_text(numbers: Numbers, count: int) -> str:
     head = np.array([count, width, newest], np.int64)
     parts = (head, at - newest, numbers.replicas[:count].astype(np.int64), end, watermark, start)
     return packed(b"".join(np.ascontiguousarray(part).tobytes() for part in parts))
-
-
-def notable(before: PartitionMemory, after: PartitionMemory) -> bool:
-    """Whether more happened than that logs grew."""
-    if before is after:
-        return False
-    same = (
-        before.state == after.state
-        and before.assignment == after.assignment
-        and before.live == after.live
-        and before.settings == after.settings
-        and before.topic_id == after.topic_id
-        and before.rules is after.rules
-        and before.lost == after.lost
-        and before.kept_tails == after.kept_tails
-        and len(before.replicas) == len(after.replicas)
-    )
-    if not same:
-        return True
-    return any(map(_replica_changed, before.replicas, after.replicas))
-
-
-def _replica_changed(before: ReplicaMemory, after: ReplicaMemory) -> bool:
-    return (
-        after.log_end_offset < before.log_end_offset
-        or before.broker != after.broker
-        # In some rounds a lineage is not read.
-        or (
-            before.lineage is not after.lineage
-            and before.lineage is not None
-            and after.lineage is not None
-            and before.lineage != after.lineage
-        )
-        or _cut(before) != _cut(after)
-    )
-
-
-def _cut(replica: ReplicaMemory) -> tuple[int, int] | None:
-    return None if replica.cut is None else (replica.cut.leader_epoch, replica.cut.offset)
-
-
-def _raised(partition: Partition) -> tuple[Any, ...]:
-    """The findings that stand: code, broker, offsets."""
-    return tuple(
-        (code, broker, known.start, known.end)
-        for (code, broker), known in partition.active.items()
-        if known.raised
-    )
-
-
-def _flags(memory: PartitionMemory, raised: tuple[Any, ...]) -> int:
-    isr, wanted = len(memory.state.isr), memory.assignment.target
-    least = effective_min_isr(
-        min_insync_replicas=memory.settings.min_insync_replicas,
-        replica_count=len(memory.assignment.replicas),
-        rules=memory.rules,
-    )
-    led = memory.state.leader >= 0
-    return (
-        (UNDER_REPLICATED if not set(wanted) <= set(memory.state.isr) else 0)
-        | (AT_MIN_ISR if led and isr == least else 0)
-        | (UNDER_MIN_ISR if not led or isr < least else 0)
-        | (OFFLINE if not led else 0)
-        | (VIOLATING if raised else 0)
-    )
-
-
-@lru_cache(maxsize=512)
-def _rules(rules: RuleSet) -> dict[str, Any]:
-    return rules_body(rules)
-
-
-def _doc(
-    partition: Partition,
-    memory: PartitionMemory,
-    raised: tuple[Any, ...],
-    before: PartitionMemory | None = None,
-) -> dict[str, Any]:
-    """A partition at one moment. What many partitions have in common stands in `shape`."""
-    state, settings = memory.state, memory.settings
-    found: dict[str, Any] = {
-        "cluster": partition.cluster,
-        "name": partition.name,
-        "at_ms": memory.observed_at_ms,
-        "flags": _flags(memory, raised),
-        "shape": {
-            "rules": _rules(memory.rules),
-            "leader": state.leader,
-            "isr": list(state.isr),
-            "assignment": [list(each) for each in memory.assignment],
-            "live": [[r.broker, r.fenced, r.shutting_down] for r in memory.live],
-            "elr": [list(state.elr), list(state.last_known_elr)],
-            "min_isr": settings.min_insync_replicas,
-            "unclean": settings.unclean_leader_election_enable,
-        },
-        "topic_id": memory.topic_id,
-        "epochs": [state.leader_epoch, state.partition_epoch, state.controller_epoch],
-        "recovering": state.recovery.value,
-        "committed": [memory.committed_start, memory.committed_end],
-        "replicas": [
-            [
-                *(r.broker, r.log_start_offset, r.high_watermark, r.log_end_offset),
-                None if r.lineage is None else [list(e) for e in r.lineage[-LINEAGE_SHOWN:]],
-                None if r.cut is None else [r.cut.leader_epoch, r.cut.offset, r.cut.because],
-            ]
-            for r in memory.replicas
-        ],
-    }
-    extra = {
-        "findings": [list(each) for each in raised],
-        "lost": [list(each) for each in memory.lost],
-        "kept": [[tail.broker, tail.start, tail.end] for tail in memory.kept_tails],
-        "eras": [[e.epoch, e.leader, e.start_offset] for e in memory.eras],
-        "verified": None if memory.verified is None else list(memory.verified),
-        "truncated": _truncated(before, memory),
-    }
-    return found | {name: value for name, value in extra.items() if value}
-
-
-def _truncated(before: PartitionMemory | None, after: PartitionMemory) -> list[list[int]]:
-    """Logs that are shorter than they were: broker, from, to."""
-    if before is None:
-        return []
-    ends = {r.broker: r.log_end_offset for r in before.replicas}
-    return [
-        [r.broker, ends[r.broker], r.log_end_offset]
-        for r in after.replicas
-        if r.log_end_offset < ends.get(r.broker, 0)
-    ]

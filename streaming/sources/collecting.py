@@ -118,7 +118,9 @@ def _digests(reader: RecordsReader, options: BrokerOptions) -> DigestRounds | No
     if not options.verify_bytes_per_round:
         return None
     state = options.verify_state or None
-    return DigestRounds(WireRanges(reader), options.verify_bytes_per_round, state)
+    return DigestRounds(
+        WireRanges(reader), options.verify_bytes_per_round, state, options.verify_again_after_ms
+    )
 
 
 def _zookeeper(name: str, source: DirectSource) -> Collector:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tidestaff.streaming.alerts.errors import told_as_store_errors
-from tidestaff.streaming.operator.viewing import LADDER, VIOLATING, together
+from tidestaff.streaming.operator.moments import LADDER, VIOLATING
+from tidestaff.streaming.operator.viewing import together
 from tidestaff.streaming.view.numbers import table_of
 from tidestaff.streaming.view.schema import connect
 

@@ -56,7 +56,7 @@ def spark_rounds(folder: Path, buckets: int, driver_memory: str = "4g") -> list[
         )
         spark = start(settings)
         rows = spark.readStream.schema(codec.ROW_SCHEMA).option("maxFilesPerTrigger", 1)
-        output = judge(rows.parquet(str(folder)), buckets=buckets, run=work, view=True)
+        output = judge(rows.parquet(str(folder)), buckets=buckets, run=work, view="bench")
         # What the page shows is kept as in a job that runs: it belongs to the cost.
         state = StateStore(Path(work) / "state.sqlite", HistoryLimits())
         found: list[dict[str, Any]] = []

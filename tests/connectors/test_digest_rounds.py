@@ -140,3 +140,130 @@ def test_a_file_of_an_earlier_release_is_begun_anew(tmp_path: Path) -> None:
     rounds = DigestRounds(WireRanges(Brokers()), 1 << 20, str(file))
     (found,) = rounds.add_to([seen()], now_ms=6)
     assert found.digests[0].offsets == (0, RECORDS)
+
+
+class Copies:
+    """Three copies of one log in batches of ten records; what one broker has may be exchanged."""
+
+    def __init__(self, batches: int) -> None:
+        self.logs = {b: {T0: [v2(10 * n, 10) for n in range(batches)]} for b in (1, 2, 3)}
+        self.brokers = {broker: Broker(logs) for broker, logs in self.logs.items()}
+
+    def records(
+        self, broker: int, positions: Mapping[TopicPartition, int], *rest: Any, **more: Any
+    ) -> Mapping[TopicPartition, FetchedRecords]:
+        return self.brokers[broker].records(broker, positions, *rest, **more)
+
+    def exchange(self, broker: int, number: int, batch: bytes) -> None:
+        self.logs[broker][T0][number] = batch
+
+    def observation(self, start: int = 0) -> PartitionObservation:
+        end = 10 * len(self.logs[1][T0])
+        return Watch().all_logs(start=start, leo=end, hw=end).observation()
+
+
+def contents_found(observation: PartitionObservation) -> list[tuple[str, int | None, int]]:
+    _, verdicts = step(None, observation)
+    return [
+        (v.code, v.broker, v.offsets.start)
+        for v in verdicts.violated
+        if v.code.startswith("LOG") and v.offsets is not None
+    ]
+
+
+def broken(batch: bytes) -> bytes:
+    return batch[:-1] + bytes([batch[-1] ^ 1])
+
+
+def test_the_first_batch_that_differs_is_named_among_many() -> None:
+    copies = Copies(batches=300)
+    copies.exchange(3, 217, v2(2_170, 10, value=b"other"))
+    copies.exchange(3, 250, v2(2_500, 10, value=b"other"))
+    rounds = DigestRounds(WireRanges(copies), 1 << 24)
+    rounds.coverage[T0] = rounds._covered(copies.observation())._replace(span=10_000)
+    (found,) = rounds.add_to([copies.observation()], now_ms=5)
+    assert contents_found(found) == [("LOG001", 3, 2_170)]
+    assert {digest.offsets for digest in found.digests} == {(2_170, 2_180)}
+
+
+def test_a_batch_that_was_another_size_is_named_too() -> None:
+    """From there on the copies are cut into other batches."""
+    copies = Copies(batches=20)
+    copies.logs[2][T0][7:9] = [v2(70, 20)]
+    (found,) = DigestRounds(WireRanges(copies), 1 << 24).add_to([copies.observation()], now_ms=5)
+    assert contents_found(found) == [("LOG001", 2, 70)]
+
+
+def test_a_finding_stays_until_the_batch_is_mended() -> None:
+    copies = Copies(batches=20)
+    right = copies.logs[3][T0][7]
+    copies.exchange(3, 7, broken(right))
+    rounds = DigestRounds(WireRanges(copies), 1 << 24)
+    for now_ms in (5, 6, 7):
+        (found,) = rounds.add_to([copies.observation()], now_ms=now_ms)
+        assert contents_found(found) == [("LOG002", 3, 70)]
+    copies.exchange(3, 7, right)
+    for now_ms in (8, 9):
+        (found,) = rounds.add_to([copies.observation()], now_ms=now_ms)
+        assert contents_found(found) == []
+    assert rounds.coverage[T0].wrong_to == 0
+
+
+def test_a_finding_is_known_after_a_restart(tmp_path: Path) -> None:
+    copies, file = Copies(batches=20), str(tmp_path / "coverage.json")
+    copies.exchange(3, 7, v2(70, 10, value=b"other"))
+    DigestRounds(WireRanges(copies), 1 << 24, file).add_to([copies.observation()], now_ms=5)
+    again = DigestRounds(WireRanges(copies), 1 << 24, file)
+    (found,) = again.add_to([copies.observation()], now_ms=6)
+    assert contents_found(found) == [("LOG001", 3, 70)]
+
+
+def test_a_finding_ends_with_its_records() -> None:
+    copies = Copies(batches=20)
+    copies.exchange(3, 7, v2(70, 10, value=b"other"))
+    rounds = DigestRounds(WireRanges(copies), 1 << 24)
+    rounds.add_to([copies.observation()], now_ms=5)
+    (found,) = rounds.add_to([copies.observation(start=100)], now_ms=6)
+    assert contents_found(found) == []
+    assert rounds.coverage[T0].wrong_to == 0
+
+
+def test_a_finding_waits_while_a_broker_is_silent() -> None:
+    copies = Copies(batches=20)
+    copies.exchange(3, 7, v2(70, 10, value=b"other"))
+    rounds = DigestRounds(WireRanges(copies), 1 << 24)
+    rounds.add_to([copies.observation()], now_ms=5)
+    copies.brokers[3].refuses[T0] = 29
+    (found,) = rounds.add_to([copies.observation()], now_ms=6)
+    assert found.digests == ()
+    copies.brokers[3].refuses.clear()
+    (found,) = rounds.add_to([copies.observation()], now_ms=7)
+    assert contents_found(found) == [("LOG001", 3, 70)]
+
+
+def test_a_difference_that_is_gone_when_it_is_looked_at_again_is_none() -> None:
+    copies = Copies(batches=20)
+    right = copies.logs[3][T0][7]
+    copies.exchange(3, 7, v2(70, 10, value=b"other"))
+
+    class Mending(WireRanges):
+        """The batch is as it should be from the second look on."""
+
+        def marks(self, *asked: Any) -> Any:
+            copies.exchange(3, 7, right)
+            return super().marks(*asked)
+
+    rounds = DigestRounds(Mending(copies), 1 << 24)
+    (found,) = rounds.add_to([copies.observation()], now_ms=5)
+    assert found.digests == ()
+    (found,) = rounds.add_to([copies.observation()], now_ms=6)
+    assert {digest.offsets for digest in found.digests} == {(0, 200)}
+
+
+def test_contents_may_be_compared_over_and_over() -> None:
+    copies = Copies(batches=20)
+    rounds = DigestRounds(WireRanges(copies), 1 << 24, again_after_ms=0)
+    rounds.add_to([copies.observation()], now_ms=5)
+    copies.exchange(2, 3, v2(30, 10, value=b"other"))
+    (found,) = rounds.add_to([copies.observation()], now_ms=6)
+    assert contents_found(found) == [("LOG001", 2, 30)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tidestaff.consistency.memory import UNKNOWN_EPOCH, Lost
+from tidestaff.consistency.memory import MAX_BESIDE, UNKNOWN_EPOCH, Beside, Lost
 from tidestaff.consistency.model import Bracket, Lineage, OffsetRange
 from tidestaff.consistency.monitor import step
 
@@ -93,6 +93,164 @@ def test_a_leader_that_writes_on_within_the_round_has_lost_what_its_first_word_l
     _, verdicts = step(watch.memory, replace(seen, leader_again=again))
     [lost] = [v for v in verdicts.violated if v.code == "TRN001"]
     assert (lost.offsets, lost.broker) == (OffsetRange(8, 10), 2)
+
+
+def deposed_but_committing(*epochs: tuple[int, int], topic_id: bool = True) -> Watch:
+    """Broker 2 leads with all 20; broker 1 has heard of it only after one more fetch of 3."""
+    watch = Watch().settle()
+    watch.append(10).see()
+    watch.change(leader=2, epoch=1, isr=(2, 3)).all_logs(hw=15).log(1, leo=20, hw=18)
+    watch.log(1, leads=True, believes=0, topic_id=watch.topic_id if topic_id else None)
+    watch.log(2, leo=20, epochs=lineage(*epochs), leads=True, believes=1)
+    watch.memory = watch.memory and watch.memory._replace(committed_end=15, ledger_end=15)
+    watch.see()
+    return watch
+
+
+def committed_to(watch: Watch) -> int:
+    assert watch.memory is not None
+    return watch.memory.committed_end
+
+
+def test_what_a_deposed_leader_commits_of_what_the_new_one_has_is_committed() -> None:
+    assert committed_to(deposed_but_committing((0, 0), (1, 20))) == 18
+
+
+def test_what_a_deposed_leader_commits_beside_the_new_one_is_not_the_new_ones() -> None:
+    watch = deposed_but_committing((0, 0), (1, 17))
+    assert watch.raised["TRN001"].offsets == OffsetRange(17, 18)
+    assert committed_to(watch) == 17
+
+
+def test_a_deposed_leader_without_a_topic_id_commits_nothing_for_the_new_one() -> None:
+    assert committed_to(deposed_but_committing((0, 0), (1, 20), topic_id=False)) == 15
+
+
+def test_where_a_lineage_does_not_reach_nothing_is_in_common() -> None:
+    assert committed_to(deposed_but_committing((1, 20))) == 15
+
+
+def elected_twice() -> Watch:
+    """Broker 1 had committed 20. In a round that is not judged broker 2 is seen to lead with 10 of
+    these and to have committed 3 of its own."""
+    watch = Watch().settle()
+    watch.append(10).see()
+    watch.stop(1).change(leader=2, epoch=1, isr=(2,), bracket=Bracket.STRADDLED)
+    watch.log(2, leo=13, hw=13, epochs=lineage((0, 0), (1, 10)), leads=True, believes=1)
+    watch.log(2, topic_id=watch.topic_id).see()
+    assert "TRN001" not in watch.raised
+    return watch
+
+
+def test_commits_that_only_a_round_between_showed_are_lost_when_the_old_leader_is_back() -> None:
+    watch = elected_twice()
+    watch.stop(2).start(1).change(leader=1, epoch=2, isr=(1,), bracket=Bracket.COHERENT)
+    watch.log(1, leo=20, hw=20, epochs=lineage((0, 0), (2, 20))).see()
+    assert watch.raised.pop("TRN001").offsets == OffsetRange(10, 13)
+    assert watch.memory is not None
+    assert watch.memory.beside == ()
+    assert watch.memory.committed_end == 20, "the ledger had the others, and they are there"
+    watch.see(3)
+    assert "TRN001" not in watch.raised, "reported once"
+
+
+def test_a_lower_watermark_of_the_old_leader_leaves_the_ledger_as_it_was() -> None:
+    """Its HW rises again with its followers; what it had committed before is not forgotten."""
+    watch = elected_twice()
+    watch.stop(2).start(1).change(leader=1, epoch=2, isr=(1, 3), bracket=Bracket.COHERENT)
+    watch.log(3, leo=20, hw=8)
+    watch.log(1, leo=20, hw=8, epochs=lineage((0, 0), (2, 20))).see()
+    assert watch.raised.pop("TRN001").offsets == OffsetRange(10, 13)
+    assert watch.memory is not None
+    assert watch.memory.committed_end == 20
+    assert watch.memory.beside == ()
+
+
+def test_commits_that_only_a_round_between_showed_are_kept_by_who_showed_them() -> None:
+    """The next round is judged: broker 1's are lost, its own are not; nor when 3 follows it."""
+    watch = elected_twice()
+    watch.set(bracket=Bracket.COHERENT).see()
+    assert watch.raised.pop("TRN001").offsets == OffsetRange(10, 20)
+    watch.log(3, leo=13, hw=13, epochs=lineage((0, 0), (1, 10))).change(isr=(2, 3)).see(3)
+    assert "TRN001" not in watch.raised
+    assert watch.memory is not None
+    assert watch.memory.beside == ()
+
+
+def test_commits_of_a_later_leader_than_the_metadata_knows_wait_for_the_metadata() -> None:
+    """Old metadata: broker 1 still leads by it and answers, broker 2 was elected in epoch 1."""
+    watch = Watch().settle()
+    watch.append(10).see()
+    watch.log(1, up=False)
+    watch.log(2, leo=13, hw=13, epochs=lineage((0, 0), (1, 10)), leads=True, believes=1)
+    watch.log(2, topic_id=watch.topic_id).log(3, up=False).see(2)
+    watch.log(2, up=False).log(1, up=True).see(2)
+    assert "TRN001" not in watch.raised
+    assert watch.memory is not None
+    assert [tuple(each) for each in watch.memory.beside] == [((10, 13), 1, 1)]
+    watch.change(leader=1, epoch=2, isr=(1,)).log(1, epochs=lineage((0, 0), (2, 20))).see()
+    assert watch.raised["TRN001"].offsets == OffsetRange(10, 13)
+
+
+def test_a_leader_without_a_topic_id_may_speak_of_a_deleted_topic() -> None:
+    watch = Watch().settle()
+    watch.append(10).see()
+    watch.stop(1).change(leader=2, epoch=1, isr=(2,), bracket=Bracket.STRADDLED)
+    watch.log(2, leo=13, hw=13, epochs=lineage((0, 0), (1, 10)), leads=True, believes=1).see()
+    assert watch.memory is not None
+    assert watch.memory.beside == ()
+
+
+def test_commits_beside_the_ledger_are_few_however_long_nobody_answers() -> None:
+    watch = elected_twice()
+    for end in range(14, 200):
+        watch.log(2, leo=end, hw=end).see()
+    assert watch.memory is not None
+    [beside] = watch.memory.beside
+    assert beside.offsets == OffsetRange(10, 20), "beyond it, the ledger itself has taken them over"
+    assert watch.memory.committed_end == 199
+    for epoch in range(3, 60):
+        epochs = lineage((0, 0), *((e, 8 + e) for e in range(3, epoch + 1)))
+        watch.log(2, leo=190, hw=190, epochs=epochs, believes=epoch).see()
+    assert len(watch.memory.beside) <= MAX_BESIDE
+
+
+def test_commits_beside_the_ledger_wait_for_a_round_that_reads_the_lineage() -> None:
+    watch = elected_twice()
+    watch.start(1).change(leader=1, epoch=2, isr=(1, 2, 3), bracket=Bracket.COHERENT)
+    watch.log(2, leads=False, believes=2).all_logs(leo=20, hw=20, epochs=None).see(4)
+    assert "TRN001" not in watch.raised
+    watch.all_logs(epochs=lineage((0, 0), (2, 20))).see()
+    assert watch.raised["TRN001"].offsets == OffsetRange(10, 13)
+
+
+def test_what_somebody_in_office_has_committed_is_settled() -> None:
+    watch = Watch().settle()
+    assert watch.memory is not None
+    watch.memory = watch.memory._replace(beside=(Beside(OffsetRange(5, 8), 0, 0),), calm=None)
+    watch.all_logs(hw=7).see(3)
+    assert watch.memory.beside, "its HW is below the commit that was seen: it is not forgotten"
+    watch.all_logs(hw=10).see()
+    assert watch.memory.beside == ()
+    assert watch.memory.calm is not None
+
+
+def test_what_was_reported_as_lost_does_not_wait_for_anybody() -> None:
+    """Broker 1, deposed, is back on the network and shows what was lost."""
+    watch = lost_once("3.9.1")
+    watch.start(1).log(3, up=False).log(1, leo=20, hw=20, epochs=lineage((0, 0)), leads=True)
+    watch.log(1, believes=0, topic_id=watch.topic_id).see()
+    assert watch.memory is not None
+    assert watch.memory.beside == ()
+
+
+def test_retention_settles_what_was_committed_beside_the_ledger() -> None:
+    watch = elected_twice()
+    watch.stop(2).start(1).change(leader=1, epoch=2, isr=(1,), bracket=Bracket.COHERENT)
+    watch.log(1, start=15, leo=20, hw=20, epochs=lineage((0, 15), (2, 20))).see()
+    assert "TRN001" not in watch.raised
+    assert watch.memory is not None
+    assert watch.memory.beside == ()
 
 
 def test_state_that_was_kept_without_epochs_knows_none() -> None:

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import google_crc32c
-from tidestaff.connectors.segments import SegmentScan
+from tidestaff.connectors.segments import SegmentScan, checked_from, checksum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 SMALL: Final = "48m"
 FULL: Final = "full"
-_CHECKSUM_AT, _CHECKED_FROM = 17, 21
+_CHECKSUM_AT, _OLD_CHECKSUM_AT = 17, 12
 
 
 @contextmanager
@@ -74,7 +73,7 @@ def cut_tail(replica: Path, offset: int) -> None:
 
 
 def alter_batch(replica: Path, offset: int, *, fix_checksum: bool) -> None:
-    """The last byte but one of the batch that begins there is another; of format 2 (0.11 on)."""
+    """The last byte but one of the batch, or old message, that begins there is another."""
     segment = max(replica.glob("*.log"))
     descriptor = os.open(segment, os.O_RDWR)
     try:
@@ -82,8 +81,10 @@ def alter_batch(replica: Path, offset: int, *, fix_checksum: bool) -> None:
         bytes_ = bytearray(os.pread(descriptor, batch.size, batch.position))
         bytes_[-2] ^= 1
         if fix_checksum:
-            fitting = google_crc32c.value(bytes(bytes_[_CHECKED_FROM:]))
-            bytes_[_CHECKSUM_AT:_CHECKED_FROM] = fitting.to_bytes(4, "big")
+            checked = checked_from(batch.magic)
+            fitting = checksum(batch.magic, 0, bytes(bytes_[checked:]))
+            at = _CHECKSUM_AT if batch.magic >= 2 else _OLD_CHECKSUM_AT
+            bytes_[at : at + 4] = fitting.to_bytes(4, "big")
         os.pwrite(descriptor, bytes_, batch.position)
     finally:
         os.close(descriptor)

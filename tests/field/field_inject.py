@@ -80,12 +80,11 @@ class Injected:
         kind: Kind,
         keep: Keep,
         *,
-        agents: str = "",
         beside: bool = False,
     ) -> None:
         """`beside`: Kafka's own tools are asked about every fault as well."""
         self.lab, self.watch, self.kind, self.keep = lab, watch, kind, keep
-        self.agents, self._beside = agents, beside
+        self._beside = beside
 
     @property
     def version(self) -> tuple[int, ...]:

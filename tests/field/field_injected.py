@@ -48,9 +48,15 @@ def play(folder: Path, kind: Kind, keep: Keep, parts: Collection[str] = ()) -> N
         field_disks.small_disk(folder / "small") as small,
         running(folder / "lab", *kind, cuttable=True, settings=_settings(folder, small)) as lab,
         agents_of(lab) as agents,
-        Watch(lab, agents=agents, missed_rounds=MISSED, backoff_max_ms=BACKOFF_MS) as watch,
+        Watch(
+            lab,
+            agents=agents,
+            missed_rounds=MISSED,
+            backoff_max_ms=BACKOFF_MS,
+            **field_contents.COMPARED,
+        ) as watch,
     ):
-        injected = Injected(lab, watch, kind, keep, agents=agents, beside=kind == BESIDE)
+        injected = Injected(lab, watch, kind, keep, beside=kind == BESIDE)
         for part in wanted:
             if part == "disk":
                 _disk_full(injected, small)
@@ -63,7 +69,7 @@ def play(folder: Path, kind: Kind, keep: Keep, parts: Collection[str] = ()) -> N
 def _parts_of(kind: Kind) -> list[str]:
     version = tuple(map(int, kind.version.split(".")))
     return [
-        *(["contents"] if kind == BESIDE else []),
+        "contents",
         "tail",
         *(["epochs"] if version >= (0, 11) else []),
         # 2.8 with ZooKeeper has topic ids, but no file of them beside a follower's log.

@@ -748,7 +748,13 @@ _REPLICAS: Final = (
     ),
     *faults_in(
         "checks/losses.py",
-        _STORIES,
+        ("consistency/test_lost_twice.py", *_STORIES),
+        (
+            "trn-old-metadata-judges-later-commits",
+            "            if known.leader_epoch <= sight.state.leader_epoch\n",
+            "",
+            "somebody in office by old metadata says nothing of a later leader's commits",
+        ),
         (
             "trn-loss-by-the-watermark",
             "    missing = [OffsetRange(max(end, proof.start), proof.end)]\n",
@@ -802,8 +808,8 @@ _REPLICAS: Final = (
         ),
         (
             "trn-leader-of-another-topic",
-            "return same_topic or reading.leader_epoch <= sight.state.leader_epoch",
-            "return same_topic or reading.leader_epoch >= 0",
+            "or reading.leader_epoch <= sight.state.leader_epoch",
+            "or reading.leader_epoch >= 0",
             "without a topic id it may speak of a deleted topic",
         ),
         (

@@ -28,12 +28,13 @@ if TYPE_CHECKING:
     )
 
     from tests.proof.histories import Watched
-    from tests.proof.watching import Alarm
+    from tests.proof.watching import Alarm, Glimpse
 
 Entry = TypeVar("Entry", "Loss", "Divergence", "UncleanElection", "StaleWrite")
 NOT_COMMITTED: Final = "no sample showed the commit"
 DOUBTFUL: Final = "shown in a later epoch than the metadata's, without a topic id"
-OUT_OF_OFFICE: Final = "committed by a deposed leader after a loss, nobody in office answered"
+OUT_OF_OFFICE: Final = "committed out of office beside a reported loss, without topic ids"
+LOST_TWICE: Final = "reported as lost before, and nobody in office was seen with them since"
 NOT_AFTER: Final = "no coherent sample of a leader after it"
 REGAINED: Final = "the next leader that was seen has them again"
 RETENTION: Final = "the next leader that was seen had removed the offsets"
@@ -150,7 +151,8 @@ def _claimed_beyond(watched: Watched, alarm: Alarm) -> list[OffsetRange]:
     """What an alarm of loss names without a loss that was not reported before.
 
     Where every step is seen, it comes in the very step of the loss, or with the first sample of the
-    leader in office: until then nobody can tell what that one holds.
+    leader in office: until then nobody can tell what that one holds. Or later, where no sample had
+    shown the commit: the last thing a process did before it ended shows when it is back.
     """
     offsets, at = alarm.violated.offsets, watched.watcher.alarms.index(alarm)
     if offsets is None:
@@ -158,7 +160,8 @@ def _claimed_beyond(watched: Watched, alarm: Alarm) -> list[OffsetRange]:
     every_step = watched.plan.every_ms == EVERY_STEP
     left = [offsets]
     for loss in _by(watched.cluster.truth.losses, alarm):
-        if every_step and loss.at_ms != alarm.until_ms and _leader_seen(watched, loss, alarm):
+        late = every_step and loss.at_ms != alarm.until_ms and _leader_seen(watched, loss, alarm)
+        if late and _commit_seen(watched, loss, alarm, offsets):
             continue
         fresh = [loss.offsets]
         for earlier in watched.watcher.alarms[:at]:
@@ -179,6 +182,13 @@ def _leader_seen(watched: Watched, loss: Loss, alarm: Alarm) -> bool:
         loss.at_ms <= g.at_ms < alarm.at_ms and g.coherent and g.log_end >= 0
         for g in watched.watcher.glimpses.get(loss.partition, [])
     )
+
+
+def _commit_seen(watched: Watched, loss: Loss, alarm: Alarm, offsets: OffsetRange) -> bool:
+    """Whether a sample before the alarm showed some of these records below a watermark."""
+    glimpses = watched.watcher.glimpses.get(loss.partition, [])
+    shown = [g.shown for g in glimpses if g.topic == loss.topic_id and g.at_ms < alarm.at_ms]
+    return bool(_those_in(clip(loss.records, offsets), shown))
 
 
 def _differs(watched: Watched, alarm: Alarm) -> bool:
@@ -322,8 +332,10 @@ def _why_unseen(watched: Watched, loss: Loss, missing: list[OffsetRange]) -> str
     gone = _those_in(gone, [g.shown for g in before])
     if not gone:
         return DOUBTFUL if doubtful else NOT_COMMITTED
-    in_office = [g.shown for g in before if g.log_end >= 0]
-    if not _those_in(gone, in_office) and _reported_beside(watched, loss, gone):
+    gone = _not_reported(watched, loss, gone, [g.held for g in before])
+    if not gone:
+        return LOST_TWICE
+    if not watched.cluster.preset.topic_ids and _beside_reported(watched, loss, gone, before):
         return OUT_OF_OFFICE
     after = [g for g in glimpses if g.at_ms >= loss.at_ms and g.coherent and g.log_end >= 0]
     if not after:
@@ -343,17 +355,40 @@ def _why_unseen(watched: Watched, loss: Loss, missing: list[OffsetRange]) -> str
     return SAME_EPOCH if all(same) else UNEXPLAINED
 
 
-def _reported_beside(watched: Watched, loss: Loss, gone: list[Run]) -> bool:
-    """A loss right there was reported before: the ledger of the monitor ends where it began, and
-    what the same deposed leader adds is beyond a gap."""
-    told = [
+def _beside_reported(
+    watched: Watched, loss: Loss, gone: list[Run], before: Sequence[Glimpse]
+) -> bool:
+    """Only rounds in which nobody in office answered showed these, and they begin where a loss was
+    reported: by whom they were written nobody can tell without topic ids."""
+    told = _told(watched, loss)
+    in_office = _those_in(gone, [g.shown for g in before if g.log_end >= 0])
+    return not in_office and all(any(t.start <= run.start <= t.end for t in told) for run in gone)
+
+
+def _told(watched: Watched, loss: Loss) -> list[OffsetRange]:
+    """Losses of this partition that were reported before."""
+    return [
         alarm.violated.offsets
         for alarm in watched.watcher.alarms
         if (alarm.violated.code, alarm.partition) == ("TRN001", loss.partition)
         and alarm.until_ms < loss.at_ms
         and alarm.violated.offsets is not None
     ]
-    return all(any(t.start <= run.start <= t.end for t in told) for run in gone)
+
+
+def _not_reported(
+    watched: Watched, loss: Loss, gone: list[Run], in_office: Sequence[Iterable[Run]]
+) -> list[Run]:
+    """Without the records that were reported as lost before and that no leader in office was seen
+    with since: that whoever still has them came back to office for a moment is not to be seen."""
+    told = _told(watched, loss)
+    seen_again = _those_in(gone, in_office)
+    parts = (
+        run._replace(start=part.start, end=part.end)
+        for run in gone
+        for part in minus([OffsetRange(run.start, run.end)], told)
+    )
+    return [*parts, *seen_again]
 
 
 def _those_in(runs: Iterable[Run], shown: Sequence[Iterable[Run]]) -> list[Run]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import sqlite3
 from typing import TYPE_CHECKING
 
@@ -9,7 +11,7 @@ import pytest
 from tidestaff.streaming.alerts.batch import OutputRow
 from tidestaff.streaming.alerts.errors import StoreUnreachableError
 from tidestaff.streaming.operator.saving import Keeper, restore
-from tidestaff.streaming.operator.viewing import View
+from tidestaff.streaming.operator.viewing import View, unpacked
 from tidestaff.streaming.view.limits import HistoryLimits
 from tidestaff.streaming.view.numbers import table_of
 from tidestaff.streaming.view.reading import PartitionFilter, StateReader
@@ -140,6 +142,63 @@ def test_after_a_restart_everything_is_told_again(tmp_path: Path) -> None:
     assert total == len(watched.bucket.partitions)
     assert ladder["c"]["partitions"] == total
     assert shown[0]["replicas"][0]["log_end"] > 0
+    watched.close()
+
+
+def in_another_worker(watched: Watched, keeper: Keeper, listener: str = "") -> Keeper:
+    """What Spark does when it gives the bucket to another of its Python workers."""
+    keeper = restore(keeper.save(), watched.bucket.limits)
+    watched.bucket = keeper.bucket
+    watched.bucket.view = View.resumed(keeper.told, keeper.bucket, listener)
+    return keeper
+
+
+@pytest.mark.parametrize("scenario", [CALM, LOSS])
+def test_another_worker_goes_on_telling_where_the_last_one_ended(
+    tmp_path: Path, scenario: str
+) -> None:
+    """In one worker, and in another one for every batch: people are shown the same."""
+    one, many = Watched(tmp_path / "one"), Watched(tmp_path / "many")
+    keeper = Keeper(many.bucket)
+    for rows in played(scenario, "c"):
+        one.see(rows)
+        many.see(rows)
+        keeper = in_another_worker(many, keeper)
+        assert many.bucket.view is not None
+    assert content(many.places.state) == content(one.places.state)
+    one.close()
+    many.close()
+
+
+def test_another_worker_does_not_tell_all_again(tmp_path: Path) -> None:
+    watched = Watched(tmp_path / "w")
+    *rows, last = played(CALM, "c")
+    for each in rows:
+        watched.see(each)
+    in_another_worker(watched, Keeper(watched.bucket))
+    watched.see(last)
+    for message in (json.loads(row.payload) for row in watched.last if row.kind == "state"):
+        assert json.loads(unpacked(base64.b64decode(message["told"])))["docs"] == []
+        assert message["generation"] == "first"
+    watched.close()
+
+
+def test_another_listener_is_told_all_again(tmp_path: Path) -> None:
+    watched = Watched(tmp_path / "w").play(CALM, "c")
+    in_another_worker(watched, Keeper(watched.bucket), "another start of the job")
+    assert watched.bucket.view is None
+    watched.close()
+
+
+def test_slots_that_have_other_numbers_in_another_worker_are_told_again(tmp_path: Path) -> None:
+    watched = Watched(tmp_path / "w").play(CALM, "c").play(CALM, "d")
+    first, *_ = watched.bucket.partitions.values()
+    watched.bucket.partitions[first.cluster, first.name] = watched.bucket.partitions.pop(
+        (first.cluster, first.name)
+    )
+    assert watched.bucket.view is not None
+    watched.bucket.view.gone(first)
+    assert watched.bucket.view.saved(watched.bucket) is None
     watched.close()
 
 

@@ -1,0 +1,226 @@
+"""The ledger of a partition: what was ever committed, with its epochs, what of it is lost, and what
+leaders committed beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidestaff.consistency.checks.lineages import is_rising
+from tidestaff.consistency.checks.losses import (
+    by_epoch,
+    leads_by_its_own_word,
+    losses,
+    losses_of_ledger,
+    names_the_topic,
+)
+from tidestaff.consistency.epochs import first_disagreement, normalise, stretches
+from tidestaff.consistency.memory import (
+    MAX_BESIDE,
+    MAX_LEDGER_ENTRIES,
+    MAX_LOST_RANGES,
+    UNKNOWN_EPOCH,
+    Beside,
+    Lost,
+)
+from tidestaff.consistency.model import OffsetRange
+from tidestaff.consistency.ranges import merged, without
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidestaff.consistency.checks.sight import Sight
+    from tidestaff.consistency.model import Lineage, ReplicaReading
+
+
+class Ledger(NamedTuple):
+    start: int
+    end: int
+    epochs: Lineage
+    epochs_end: int
+    lost: tuple[Lost, ...]
+    beside: tuple[Beside, ...]
+
+
+def ledger(sight: Sight) -> Ledger:
+    """What was ever committed: the highest HW seen on a leader, and the epochs as far as known.
+
+    What is lost is reported once and leaves the ledger, which then follows the new leader. Epochs
+    may end below the HW: in some rounds the leader's lineage is not read.
+    """
+    memory = sight.memory
+    known = (
+        Ledger(
+            memory.committed_start,
+            memory.committed_end,
+            memory.ledger,
+            memory.ledger_end,
+            memory.losses,
+            memory.beside,
+        )
+        if memory is not None
+        else Ledger(0, 0, (), 0, (), ())
+    )
+    if memory is not None and sight.state.leader_epoch < memory.state.leader_epoch:
+        # The metadata went back: epochs are given out anew.
+        known = known._replace(epochs=(), epochs_end=0, beside=())
+    watermark, leader = sight.leader_watermark, sight.leader
+    if not sight.coherent or watermark is None or leader is None:
+        return _committed_out_of_office(sight, known)
+    if gone := losses_of_ledger(sight):
+        first = min(lost.offsets.start for lost in gone)
+        known = known._replace(
+            end=min(known.end, first),
+            epochs=tuple(e for e in known.epochs if e.start_offset < first),
+            epochs_end=min(known.epochs_end, first),
+        )
+    known = known._replace(
+        lost=(*known.lost, *losses(sight))[-MAX_LOST_RANGES:],
+        beside=_still_beside(sight, known.beside),
+    )
+    log_start = leader.log_start_offset or 0
+    known = known._replace(start=max(known.start, log_start))
+    watermark = max(watermark, _shown_by_others(sight))
+    if watermark >= known.end:
+        known = known._replace(end=watermark)
+        if leader.lineage:
+            trimmed = normalise(leader.lineage, log_start_offset=log_start, end_offset=watermark)
+            epochs = _bounded(trimmed, MAX_LEDGER_ENTRIES, like=leader.lineage)
+            known = known._replace(epochs=epochs, epochs_end=watermark)
+    return known._replace(end=max(known.end, known.start))
+
+
+def _shown_by_others(sight: Sight) -> int:
+    """How far others show that a leader had committed: a new one's HW starts lower, and may have
+    risen since it was read. A follower counts if it is in sync, or has fetched in this epoch.
+
+    As far as the leader in office has it; what it does not have is lost, and reported. Of a deposed
+    leader only what both have counts: it shows nothing of the new one's records at those offsets.
+    """
+    shown = [
+        reading.high_watermark or 0
+        for reading in sight.followers()
+        if not reading.leads
+        and (reading.broker in sight.state.isr or sight.has_fetched(reading.broker))
+    ]
+    shown += [
+        _in_common(sight, reading)
+        for reading in sight.followers()
+        if leads_by_its_own_word(sight, reading) and names_the_topic(sight, reading)
+    ]
+    return min(max(shown, default=0), sight.leader_end or 0)
+
+
+def _in_common(sight: Sight, deposed: ReplicaReading) -> int:
+    """Up to where a deposed leader has committed what the leader in office has, too."""
+    theirs = deposed.lineage or ()
+    mine = (sight.leader.lineage if sight.leader is not None else None) or ()
+    end = min(deposed.high_watermark or 0, sight.leader_end or 0)
+    if not theirs or not mine or not is_rising(theirs) or not is_rising(mine):
+        return 0
+    known = max(theirs[0].start_offset, mine[0].start_offset)
+    if known >= end:
+        return 0
+    first = first_disagreement(theirs, mine, start=known, end=end)
+    return end if first is None else first
+
+
+def _committed_out_of_office(sight: Sight, known: Ledger) -> Ledger:
+    """While nobody is seen in office, a leader of an older epoch may still commit.
+
+    Only what it has beyond the ledger is taken over, and only what was not reported as lost. Where
+    it has written since, other records were lost there: these are not reported yet. What it has
+    where the ledger has something else is kept beside it.
+    """
+    for reading in sight.replicas:
+        watermark = reading.high_watermark
+        if watermark is None or not leads_by_its_own_word(sight, reading) or not sight.identified:
+            continue
+        remembered = sight.remembered(reading.broker)
+        if remembered is not None and sight.same_incarnation(reading.broker):
+            offsets = OffsetRange(remembered.log_end_offset, watermark)
+            written = tuple(by_epoch(offsets, reading.lineage or (), watermark))
+            known = known._replace(lost=_without_written(known.lost, written))
+        beyond = OffsetRange(known.end, watermark)
+        if beyond.start < beyond.end and not _was_lost(known.lost, beyond, reading.lineage or ()):
+            if reading.lineage and is_rising(reading.lineage) and known.epochs_end == known.end:
+                trimmed = normalise(
+                    reading.lineage, log_start_offset=known.end, end_offset=watermark
+                )
+                if known.epochs and trimmed and trimmed[0].epoch == known.epochs[-1].epoch:
+                    trimmed = trimmed[1:]  # the same epoch goes on
+                epochs = _bounded((*known.epochs, *trimmed), MAX_LEDGER_ENTRIES, like=())
+                known = known._replace(epochs=epochs, epochs_end=watermark)
+            known = known._replace(end=watermark)
+        if names_the_topic(sight, reading):
+            for each in _committed_beside(known, reading, watermark):
+                known = known._replace(beside=_with(known.beside, each))
+    return known
+
+
+def _committed_beside(known: Ledger, reading: ReplicaReading, watermark: int) -> Iterator[Beside]:
+    """Records of known epochs that a leader has below its HW, and the ledger has not: it has those
+    of other epochs there, or ends before them. What was reported as lost is not among them."""
+    if not reading.lineage or not is_rising(reading.lineage) or reading.leader_epoch is None:
+        return
+    start = max(known.start, reading.log_start_offset or 0)
+    # Between these two the ledger does not know which records it has.
+    unknown = OffsetRange(known.epochs_end, known.end)
+    mine = tuple(stretches(known.epochs, start=start, end=max(start, known.epochs_end)))
+    for part in by_epoch(OffsetRange(start, watermark), reading.lineage, watermark):
+        held = [offsets for offsets, epoch in mine if epoch in (part.epoch, None)]
+        told = [lost.offsets for lost in known.lost if lost.may_be(part)]
+        for left in without(part.offsets, [unknown, *held, *told]):
+            if part.epoch != UNKNOWN_EPOCH:
+                yield Beside(left, part.epoch, reading.leader_epoch)
+
+
+def _with(beside: tuple[Beside, ...], new: Beside) -> tuple[Beside, ...]:
+    """A leader's commits grow from round to round: one entry for each of its ranges."""
+    same = [known for known in beside if known[1:] == new[1:]]
+    ranges = merged(known.offsets for known in (*same, new))
+    others = (known for known in beside if known not in same)
+    return (*others, *(new._replace(offsets=offsets) for offsets in ranges))[-MAX_BESIDE:]
+
+
+def _still_beside(sight: Sight, beside: tuple[Beside, ...]) -> tuple[Beside, ...]:
+    """Without what is settled now that somebody in office has answered: lost, and reported, or
+    below its HW, or removed by retention."""
+    leader = sight.leader
+    if leader is None or not leader.lineage:
+        return beside
+    watermark = min(leader.high_watermark or 0, leader.log_end_offset or 0)
+    gone = [lost.offsets for lost in losses(sight)]
+    return tuple(
+        known
+        for known in beside
+        if known.leader_epoch > sight.state.leader_epoch
+        or (
+            watermark < known.offsets.end > (leader.log_start_offset or 0)
+            and without(known.offsets, gone) == (known.offsets,)
+        )
+    )
+
+
+def _without_written(lost: tuple[Lost, ...], written: tuple[Lost, ...]) -> tuple[Lost, ...]:
+    """Records of another epoch that were lost at those offsets stay reported."""
+    return tuple(
+        each._replace(offsets=part)
+        for each in lost
+        for part in without(each.offsets, [w.offsets for w in written if w.may_be(each)])
+    )
+
+
+def _was_lost(lost: tuple[Lost, ...], offsets: OffsetRange, lineage: Lineage) -> bool:
+    """Whether some of these records may be among those that were lost."""
+    return any(
+        known.may_be(part) and without(part.offsets, [known.offsets]) != (part.offsets,)
+        for part in by_epoch(offsets, lineage, offsets.end)
+        for known in lost
+    )
+
+
+def _bounded(lineage: Lineage, at_most: int, *, like: Lineage) -> Lineage:
+    """The newest entries; the very object of the reading where nothing was taken away."""
+    if len(lineage) > at_most:
+        return lineage[-at_most:]
+    return like if lineage == like else lineage
