@@ -5,6 +5,7 @@ stopped just then."""
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -174,37 +175,38 @@ def _at_least(kind_version: str, wanted: tuple[int, ...]) -> bool:
 
 
 def _elections(lab: Lab) -> list[str]:
-    if not _at_least(lab.plan.version, (2, 4)):
-        return []
     for _ in range(2):
-        lab.tool(
-            f"{lab.release.tools_package}.LeaderElectionCommand",
-            *("--bootstrap-server", lab.bootstrap, "--election-type", "preferred"),
-            "--all-topic-partitions",
-            check=False,
-        )
+        if _by_protocol(lab):
+            lab.tool(
+                f"{lab.release.tools_package}.LeaderElectionCommand",
+                *("--bootstrap-server", lab.bootstrap, "--election-type", "preferred"),
+                "--all-topic-partitions",
+                check=False,
+            )
+        else:
+            lab.tool(
+                "kafka.admin.PreferredReplicaLeaderElectionCommand",
+                *("--zookeeper", lab.zookeeper_connect),
+            )
         time.sleep(2)
     return ["preferred elections of all partitions"]
 
 
+def _by_protocol(lab: Lab) -> bool:
+    """Since KIP-460 and KIP-455 brokers are asked for elections and moves; before, a znode is
+    written by the tool."""
+    return _at_least(lab.plan.version, (2, 4))
+
+
 def _moves(lab: Lab) -> list[str]:
     """Every partition of orders to two other brokers and back."""
-    if not _at_least(lab.plan.version, (2, 4)):
-        return []
     before = {p.partition: p.replicas for p in lab.clients.describe(ORDERS)}
     for turn in (1, 0):
         wanted = {
             (ORDERS, number): list(replicas[turn:] + replicas[:turn])[: 3 - turn]
             for number, replicas in before.items()
         }
-        from kafka import TopicPartition  # noqa: PLC0415 - slow
-
-        moves = {TopicPartition(*place): brokers for place, brokers in wanted.items()}
-        lab.clients.ask(
-            "move",
-            ORDERS,
-            lambda admin, to=moves: admin.alter_partition_reassignments(to),  # type: ignore[misc]
-        )
+        _move(lab, wanted)
         lab.clients.until(
             ORDERS,
             lambda seen, want=wanted: all(  # type: ignore[misc]
@@ -215,6 +217,23 @@ def _moves(lab: Lab) -> list[str]:
             90,
         )
     return ["reassignment of all partitions of a topic, there and back"]
+
+
+def _move(lab: Lab, wanted: dict[tuple[str, int], list[int]]) -> None:
+    if not _by_protocol(lab):
+        file = lab.plan.folder / "moves.json"
+        moved = [{"topic": t, "partition": n, "replicas": to} for (t, n), to in wanted.items()]
+        file.write_text(json.dumps({"version": 1, "partitions": moved}), encoding="utf-8")
+        lab.tool(
+            "kafka.admin.ReassignPartitionsCommand",
+            *("--zookeeper", lab.zookeeper_connect),
+            *("--reassignment-json-file", str(file), "--execute"),
+        )
+        return
+    from kafka import TopicPartition  # noqa: PLC0415 - slow
+
+    moves = {TopicPartition(*place): brokers for place, brokers in wanted.items()}
+    lab.clients.ask("move", ORDERS, lambda admin: admin.alter_partition_reassignments(moves))
 
 
 def _made_twice(lab: Lab) -> None:
@@ -231,7 +250,7 @@ def _made_twice(lab: Lab) -> None:
 
 
 def _transactions(lab: Lab) -> list[str]:
-    if not _at_least(lab.plan.version, (2, 4)):
+    if not _at_least(lab.plan.version, (0, 11)):
         return []
     from kafka import KafkaProducer  # noqa: PLC0415 - slow
 
@@ -255,9 +274,10 @@ def _transactions(lab: Lab) -> list[str]:
 
 
 def _growth(lab: Lab) -> list[str]:
-    if not _at_least(lab.plan.version, (1, 0)):
-        return []
-    lab.clients.ask("add partitions to", ORDERS, lambda a: a.create_partitions({ORDERS: 9}))
+    if _at_least(lab.plan.version, (1, 0)):
+        lab.clients.ask("add partitions to", ORDERS, lambda a: a.create_partitions({ORDERS: 9}))
+    else:
+        lab.topics_tool("--alter", "--topic", ORDERS, "--partitions", "9")
     lab.clients.until(ORDERS, lambda seen: len(seen) == 9 and all(p.leader > 0 for p in seen))
     return ["three partitions more"]
 
