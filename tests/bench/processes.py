@@ -29,17 +29,29 @@ def cpu_seconds(root: int | None = None) -> float:
     return total / os.sysconf("SC_CLK_TCK")
 
 
-def resident_mb(root: int | None = None) -> float:
-    """Memory in use by the process tree."""
+def resident_mb(root: int | None = None, *, without: int | None = None) -> float:
+    """Memory in use by the process tree, but for the tree of the process `without`."""
+    return sum(resident_mb_by_program(root, without=without).values())
+
+
+def resident_mb_by_program(
+    root: int | None = None, *, without: int | None = None
+) -> dict[str, float]:
+    """Memory in use by the process tree, by the names of its programs."""
     stat = _stat()
-    total, todo = 0.0, [os.getpid() if root is None else root]
+    found: dict[str, float] = {}
+    todo = [os.getpid() if root is None else root]
     while todo:
         pid = todo.pop()
+        if pid == without:
+            continue
         try:
             text = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
-            line = next((line for line in text.splitlines() if line.startswith("VmRSS")), "0 0")
-            total += int(line.split()[1]) / 1024
-        except (OSError, IndexError, ValueError):
-            pass
+        except OSError:
+            text = ""
+        lines = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        if "VmRSS" in lines:
+            name = lines["Name"].strip()
+            found[name] = found.get(name, 0.0) + int(lines["VmRSS"].split()[0]) / 1024
         todo += [child for child, (parent, _) in stat.items() if parent == pid]
-    return total
+    return found

@@ -29,13 +29,18 @@ from tidestaff.streaming.operator.judging import judge
 from tidestaff.streaming.session import start
 from tidestaff.streaming.settings import Settings
 from tidestaff.streaming.sinks.jsonl import JsonLinesSink
+from tidestaff.streaming.view.limits import HistoryLimits
+from tidestaff.streaming.view.store import StateStore
 
-from tests.bench.processes import resident_mb
+from tests.bench.processes import resident_mb, resident_mb_by_program
 from tests.bench.report import write_table
 
 BUCKETS: Final = 16
+LOOKS: Final = 4
+"""How often memory is looked at in parts, evenly over the run, each time after a collection."""
 GRAVE: Final = (FindingClass.LOSS, FindingClass.DIVERGENCE, FindingClass.PROTOCOL)
 _AFTER_S: Final = 40.0
+_BEFORE_END_S: Final = 10.0
 
 
 class Lines:
@@ -72,20 +77,23 @@ def run(partitions: int, minutes: int, *, work: Path) -> dict[str, Any]:
     lines = Lines(work / "alerts.jsonl")
     dispatcher = Dispatcher(store, [Route(lines)])
     dispatcher.start()
+    page = StateStore(work / "state.sqlite", HistoryLimits())
     batches: list[dict[str, Any]] = []
     last = time.perf_counter()
+    child: subprocess.Popen[bytes] | None = None
 
     def batch(frame: Any, number: int) -> None:
         nonlocal last
         rows = [OutputRow(*row) for row in frame.collect()]
         store.process_batch("soak", number, rows)
+        page.take("soak", number, rows)
         dispatcher.notify()
         stats = [json.loads(row.payload) for row in rows if row.kind == "stats"]
         now = time.perf_counter()
         batches.append(
             {
                 "at_s": time.time(),
-                "memory_mb": resident_mb(),
+                "memory_mb": resident_mb(without=child.pid if child else None),
                 "wall_s": now - last,
                 **{
                     name: sum(one[name] for one in stats)
@@ -97,7 +105,7 @@ def run(partitions: int, minutes: int, *, work: Path) -> dict[str, Any]:
 
     source = spark.readStream.schema(codec.ROW_SCHEMA).option("maxFilesPerTrigger", 2)
     query = (
-        judge(source.parquet(str(feed)), buckets=BUCKETS, run=str(work))
+        judge(source.parquet(str(feed)), buckets=BUCKETS, run=str(work), view="soak")
         .writeStream.foreachBatch(batch)
         .option("checkpointLocation", str(work / "checkpoint"))
         .trigger(processingTime="200 milliseconds")
@@ -106,9 +114,13 @@ def run(partitions: int, minutes: int, *, work: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.bench.feed", str(feed)]
     size = ["--partitions", str(partitions), "--minutes", str(minutes)]
     child = subprocess.Popen([*command, *size])
+    looks: list[dict[str, float]] = []
+    began = time.monotonic()
     try:
         while child.poll() is None and query.isActive:
             time.sleep(0.5)
+            if time.monotonic() - began > 60 * minutes * (len(looks) + 1) / LOOKS - _BEFORE_END_S:
+                looks.append(_memory_in_parts(spark, child.pid, page_file=work / "state.sqlite"))
         _until_read(query, feed, batches)
         failed = None if query.isActive else query.exception()
     finally:
@@ -117,12 +129,27 @@ def run(partitions: int, minutes: int, *, work: Path) -> dict[str, Any]:
         query.stop()
         dispatcher.drain(10)
         dispatcher.stop()
+        page.close()
         spark.stop()
     if failed is not None:
         raise SystemExit(str(failed)[:3_000])
     truth = json.loads((work / "truth.json").read_text(encoding="utf-8"))
     entered = {int(p.stem): p.stat().st_mtime for p in feed.glob("*.parquet")}
-    return outcome(truth, lines.alerts, batches, entered)
+    return outcome(truth, lines.alerts, batches, entered) | {"looks": looks}
+
+
+def _memory_in_parts(spark: Any, feed_pid: int, *, page_file: Path) -> dict[str, float]:
+    """What is in use, not what was once taken: a JVM keeps its heap, filled with garbage or not."""
+    jvm = spark._jvm
+    jvm.java.lang.System.gc()
+    used = jvm.java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage()
+    resident = resident_mb_by_program(without=feed_pid)
+    return {
+        "live heap of the JVM": used.getUsed() / 2**20,
+        "resident memory of the JVM": resident.pop("java", 0.0),
+        "resident memory of Python, driver and workers": sum(resident.values()),
+        "state store of the page, on disk": page_file.stat().st_size / 2**20,
+    }
 
 
 def _until_read(query: Any, feed: Path, batches: list[dict[str, Any]]) -> None:
@@ -199,10 +226,18 @@ def told(found: dict[str, Any], partitions: int, minutes: int) -> str:
         ("batches, rows, quarantined", taken),
         ("memory of the job, first and last quarter", memory),
         ("state, first and last quarter", state),
+        *(
+            (f"{part}, at each quarter's end", _listed([look[part] for look in found["looks"]]))
+            for part in (found["looks"] or [{}])[0]
+        ),
         ("the feed's latest round was late by", f"{found['latest_round_s']:.1f} s"),
     ]
     lines = ["| long run | measured |", "|---|---:|"]
     return "\n".join([*lines, *(f"| {name} | {value} |" for name, value in rows)])
+
+
+def _listed(values_mb: list[float]) -> str:
+    return ", ".join(f"{value:,.0f}" for value in values_mb) + " MB"
 
 
 def main() -> None:
