@@ -173,6 +173,7 @@ class RuleSet:
     watermark_waits_outside_isr: bool
     watermark_ignores_inactive: bool
     watermark_frozen_under_min_isr: bool
+    retention_stops_at_watermark: bool
     min_isr_capped_by_replicas: bool
 
     unclean_election_default: bool
@@ -258,6 +259,7 @@ def rules_for(
         watermark_waits_outside_isr=at_least(0, 10, 2),
         watermark_ignores_inactive=at_least(3, 6),
         watermark_frozen_under_min_isr=at_least(3, 7),
+        retention_stops_at_watermark=at_least(0, 11, 0, 1),
         min_isr_capped_by_replicas=at_least(3, 7),
         unclean_election_default=not at_least(0, 11),
         unclean_election_honoured=not kraft or at_least(3, 9),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 from tidestaff.consistency.checks.losses import lost_ranges
@@ -19,26 +18,31 @@ def watermarks_in_order(sight: Sight) -> Iterator[Finding]:
     """HWM001: log start <= HW <= LEO on one replica, read in that order.
 
     Judged on two observations in a row: after an unclean election a follower may cut below its HW
-    between the two readings.
+    between the two readings. Before 0.11.0.1 retention deletes old segments without a look at the
+    HW, which a follower learns one fetch later, so there both are bounded by the LEO alone.
     """
+    ordered = sight.rules.retention_stops_at_watermark
     for reading in sight.replicas:
-        known = [
-            (name, value)
-            for name, value in (
-                ("log start", reading.log_start_offset),
-                ("HW", reading.high_watermark),
-                ("LEO", reading.log_end_offset),
-            )
-            if value is not None
-        ]
-        if any(low[1] > high[1] for low, high in itertools.pairwise(known)):
+        start = ("log start", reading.log_start_offset)
+        watermark = ("HW", reading.high_watermark)
+        end = ("LEO", reading.log_end_offset)
+        pairs = [(start, end), (watermark, end), *([(start, watermark)] if ordered else [])]
+        if any(_above(low[1], high[1]) for low, high in pairs):
             yield Violated(
                 "HWM001",
-                expected="log start <= HW <= LEO",
-                observed=", ".join(f"{name} {value}" for name, value in known),
+                expected="log start <= HW <= LEO" if ordered else "log start, HW <= LEO",
+                observed=", ".join(
+                    f"{name} {value}"
+                    for name, value in (start, watermark, end)
+                    if value is not None
+                ),
                 because="each bounds the next on one log, and all only grow between truncations",
                 broker=reading.broker,
             )
+
+
+def _above(low: int | None, high: int | None) -> bool:
+    return low is not None and high is not None and low > high
 
 
 def watermark_never_falls_while_leading(sight: Sight) -> Iterator[Finding]:

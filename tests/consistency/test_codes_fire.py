@@ -395,6 +395,13 @@ def log_start_is_above_the_watermark() -> dict[str, Any]:
     return watch.raised
 
 
+@fires("HWM001", broker=3)
+def log_start_is_above_the_log_end_of_an_old_broker() -> dict[str, Any]:
+    watch = Watch(version="0.10.2.2").settle()
+    watch.log(3, start=11, hw=10, leo=10).see(2)
+    return watch.raised
+
+
 @fires("HWM002", broker=1, offsets=(9, 10))
 def watermark_of_a_leader_goes_back() -> dict[str, Any]:
     watch = Watch().settle()

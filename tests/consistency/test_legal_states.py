@@ -615,6 +615,14 @@ def follower_cuts_below_its_watermark_between_two_readings() -> Watch:
     return watch
 
 
+@legal("HWM001")
+def old_brokers_delete_segments_above_their_watermark() -> Watch:
+    """Seen on 0.10.2.2 with a short retention: the follower learns the HW one fetch later."""
+    watch = Watch(version="0.10.2.2").settle()
+    watch.log(3, leo=40, hw=20, start=40).see(3)
+    return watch
+
+
 @legal("REG003", "CTL003", "CTL002")
 def cluster_that_moved_to_kraft_counts_its_epochs_anew() -> tuple[str, ...]:
     before = _cluster(rules_for("3.9.1"), 0, 1, 50, broker_epoch=90_000)

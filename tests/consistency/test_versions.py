@@ -168,6 +168,12 @@ RULEBOOK = (
         false_in=("3.6.2", "kraft 3.6.2"),
     ),
     Switch(
+        "retention deletes nothing above the high watermark",
+        "retention_stops_at_watermark",
+        true_in=("0.11.0.1", "3.9", "kraft 4.3"),
+        false_in=("0.8.2", "0.10.2.2", "0.11.0.0"),
+    ),
+    Switch(
         "unclean election is on by default",
         "unclean_election_default",
         true_in=("0.8.2", "0.10.2.2"),

@@ -149,9 +149,7 @@ def test_the_cluster_is_read_by_every_way_to_log_in(
         assert [each for each in seen if isinstance(each, HealthObservation)] == []
         # Another test's topic may stand beside it.
         (found,) = [
-            each
-            for each in seen
-            if isinstance(each, PartitionObservation) and each.topic == TOPIC
+            each for each in seen if isinstance(each, PartitionObservation) and each.topic == TOPIC
         ]
         (reading,) = found.replicas
         assert (reading.high_watermark, reading.log_end_offset) == (RECORDS, RECORDS)

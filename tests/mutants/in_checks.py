@@ -627,6 +627,18 @@ _REPLICAS: Final = (
         "checks/watermark.py",
         _STORIES,
         (
+            "hwm-old-log-start-below-the-watermark",
+            "*([(start, watermark)] if ordered else [])",
+            "(start, watermark)",
+            "before 0.11.0.1 retention does not look at the HW",
+        ),
+        (
+            "hwm-log-start-beyond-the-end",
+            "pairs = [(start, end), (watermark, end),",
+            "pairs = [(watermark, end),",
+            "a log does not start behind its end",
+        ),
+        (
             "hwm-falls-with-a-new-leader",
             (
                 "    if remembered is None or "

@@ -124,6 +124,12 @@ _VERSIONS: Final = faults_in(
         "the HW freezes from 3.7",
     ),
     (
+        "ver-retention-stops-from-0-11-0-0",
+        "retention_stops_at_watermark=at_least(0, 11, 0, 1),",
+        "retention_stops_at_watermark=at_least(0, 11),",
+        "0.11.0.0 still deletes above the HW",
+    ),
+    (
         "ver-shrink-bumps-at-3-6-iv0",
         '(speaks < _protocol("3.6-IV0")',
         '(speaks <= _protocol("3.6-IV0")',
