@@ -14,7 +14,7 @@ STAMP := $(VENV)/.tidestaff-setup
 IMAGE ?= tidestaff/tidestaff:dev
 SOURCES := consistency connectors streaming conf tests
 
-.PHONY: help setup run jars test audit check lint types unit bench bench-web bench-verify soak mutants explore search field sampling docs pictures image sbom chart format lock fuzz clean
+.PHONY: help setup run jars test audit check lint types unit bench bench-web bench-verify soak mutants explore search field sampling docs pictures image sbom chart api-server format lock fuzz clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -116,6 +116,15 @@ sbom: $(STAMP) ## bill of materials (CycloneDX) and licences of what is installe
 
 chart: $(STAMP) ## helm/tidestaff: its README from the comments of values.yaml, its copies of rules and dashboards
 	$(BIN)/python -m tests.helm.readme
+
+# Pinned by go.mod and go.sum there; go fetches the modules as it is set up to.
+API_SERVER := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidestaff/api-server/kube-apiserver
+KUBERNETES = $(shell sed -nE 's,^\s+k8s.io/kubernetes (v[0-9.]+)$$,\1,p' tests/helm/apiserver/go.mod)
+
+api-server: ## kube-apiserver by go, into the user's cache, for tests/helm/test_api_server.py (20 minutes on two cores)
+	@command -v go >/dev/null || { echo "api-server: there is no go: install Go 1.24 or later; without it the test of the chart on an API server is skipped." >&2; exit 1; }
+	cd tests/helm/apiserver && go build -mod=readonly \
+	  -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$(KUBERNETES)" -o "$(API_SERVER)" .
 
 format: $(STAMP) ## ruff: put the code into shape
 	$(BIN)/ruff check --fix-only $(SOURCES)

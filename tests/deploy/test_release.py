@@ -77,6 +77,7 @@ def test_the_demo_is_one_the_program_takes() -> None:
     services = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]
     assert command_line(services["tidestaff"]["command"])
     assert services["tidestaff"]["read_only"] is True
+    assert all(":rw,exec" in each for each in services["tidestaff"]["tmpfs"]), "as in test_image.py"
     for service in services.values():
         image = re.sub(r"\$\{\w+:-(.+)\}", r"\1", service["image"])
         assert re.search(r":[\w.-]+$", image)

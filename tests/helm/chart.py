@@ -91,7 +91,9 @@ def pod_specs(name: str) -> list[tuple[str, Manifest]]:
 def _with_resources(part: Manifest) -> Manifest:
     """Spark writes these into the first container of the template."""
     first, *rest = part["template"]["spec"]["containers"]
-    memory = part.get("memoryLimit") or part["memory"]
+    # Java's words for sizes, not Kubernetes' own.
+    spoken = part["memory"].replace("g", "Gi").replace("m", "Mi")
+    memory = part.get("memoryLimit") or spoken
     amounts = {"cpu": part["coreLimit"], "memory": memory}
     resources = {"requests": {**amounts, "cpu": part["coreRequest"]}, "limits": amounts}
     return {**part["template"]["spec"], "containers": [{**first, "resources": resources}, *rest]}

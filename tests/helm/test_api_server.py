@@ -1,239 +1,200 @@
-"""The chart on a real API server, where its program is at hand: what helm's dry run on the server
-says, and what admission says of every object. Nothing is scheduled: there are no nodes.
-
-etcd and kube-apiserver are looked for on the path, or named by TIDESTAFF_ETCD and
-TIDESTAFF_KUBE_APISERVER.
-"""
+"""The chart on a real API server, where its program is at hand (`make api-server`): what helm's dry
+run says, what admission says of every object and pod, and what an install leaves behind."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import shutil
-import ssl
-import subprocess
-import time
-import urllib.error
-import urllib.request
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+import copy
+import re
+from typing import TYPE_CHECKING, Final
 
 import pytest
-import yaml
-from tidestaff.streaming.lab.plan import LOOPBACK, free_ports
 
-from tests.helm.chart import CHART, NAMESPACE, RELEASE, VALUE_SETS, Manifest, helm, manifests, title
+from tests.helm.api_server import ApiServer, running
+from tests.helm.chart import (
+    CHART,
+    NAMESPACE,
+    RELEASE,
+    VALUE_SETS,
+    Manifest,
+    helm,
+    manifests,
+    pod_specs,
+    title,
+)
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.slow
 
-TOKEN: Final = "of-a-server-that-lives-for-a-test"  # noqa: S105 - opens nothing else
-WITHIN_S: Final = 120.0
-CUSTOM: Final = (
-    ("sparkoperator.k8s.io", "v1beta2", "SparkApplication", "sparkapplications"),
-    ("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors"),
-    ("monitoring.coreos.com", "v1", "PodMonitor", "podmonitors"),
-    ("monitoring.coreos.com", "v1", "PrometheusRule", "prometheusrules"),
-    ("gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes"),
-    ("kyverno.io", "v1", "Policy", "policies"),
-)
-
-
-@dataclass
-class ApiServer:
-    """Where it listens, and how it is asked."""
-
-    port: int
-    folder: Path
-
-    def ask(self, method: str, path: str, body: Manifest | None = None) -> tuple[int, Any, str]:
-        """Status, answer, and what the server warns of."""
-        request = urllib.request.Request(
-            f"https://{LOOPBACK}:{self.port}{path}",
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"},
-        )
-        context = ssl.create_default_context(cafile=str(self.folder / "certs" / "apiserver.crt"))
-        context.check_hostname = False
-        try:
-            with urllib.request.urlopen(request, context=context, timeout=30) as answer:  # noqa: S310
-                warned = "; ".join(answer.headers.get_all("Warning") or ())
-                return answer.status, json.loads(answer.read() or b"null"), warned
-        except urllib.error.HTTPError as error:
-            return error.code, json.loads(error.read() or b"null"), ""
-
-    @property
-    def kubeconfig(self) -> str:
-        path = self.folder / "kubeconfig"
-        server = {"server": f"https://{LOOPBACK}:{self.port}", "insecure-skip-tls-verify": True}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "test",
-            "clusters": [{"name": "test", "cluster": server}],
-            "users": [{"name": "test", "user": {"token": TOKEN}}],
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
-        }
-        path.write_text(yaml.safe_dump(config), encoding="utf-8")
-        return str(path)
-
-    def paths(self) -> dict[tuple[str, str], tuple[str, bool]]:
-        """Of every kind: its plural, and whether it lives in a namespace."""
-        found = {}
-        groups = ["/api/v1"]
-        for group in self.ask("GET", "/apis")[1]["groups"]:
-            groups += [f"/apis/{each['groupVersion']}" for each in group["versions"]]
-        for path in groups:
-            listed = self.ask("GET", path)[1]
-            for each in listed.get("resources", ()):
-                if "/" not in each["name"]:
-                    key = (listed["groupVersion"], each["kind"])
-                    found[key] = (f"{path}/", each["name"], each["namespaced"])
-        return {
-            key: (f"{path}namespaces/{NAMESPACE}/{name}" if inside else f"{path}{name}", inside)
-            for key, (path, name, inside) in found.items()
-        }
-
-
-def _program(setting: str, name: str) -> str:
-    found = os.environ.get(setting) or shutil.which(name)
-    if not found:
-        pytest.skip(
-            f"no {name} on the path (or named by {setting}): the chart is checked against the "
-            "schemas of Kubernetes only, not by an API server"
-        )
-    return found
-
-
-@contextlib.contextmanager
-def started(log: Path, *command: str) -> Iterator[None]:
-    with log.open("wb") as out:
-        child = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
-        try:
-            yield
-        finally:
-            child.kill()
-            child.wait(10)
+STRICT: Final = "?dryRun=All&fieldValidation=Strict"
+# Beyond the restricted profile, for the agent on nodes alone: docs/kubernetes.md says so.
+OF_THE_HOST: Final = {"host namespaces", "hostPort", "restricted volume types"}
+EMPTY: Final = "to-install-into"
+HOST_PATHS: Final = "privileged-for-agents"
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    etcd = _program("TIDESTAFF_ETCD", "etcd")
-    program = _program("TIDESTAFF_KUBE_APISERVER", "kube-apiserver")
-    folder = tmp_path_factory.mktemp("api-server")
-    clients, peers, port = free_ports(3)
-    store = f"http://{LOOPBACK}:{clients}"
-    key = folder / "service-accounts.key"
-    subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
-    tokens = folder / "tokens.csv"
-    tokens.write_text(f'{TOKEN},admin,admin,"system:masters"\n', encoding="utf-8")
-    with (
-        started(
-            folder / "etcd.log",
-            *(etcd, "--data-dir", str(folder / "etcd"), "--listen-client-urls", store),
-            *("--advertise-client-urls", store),
-            *("--listen-peer-urls", f"http://{LOOPBACK}:{peers}"),
-        ),
-        started(
-            folder / "apiserver.log",
-            *(program, f"--etcd-servers={store}", f"--secure-port={port}"),
-            *(f"--bind-address={LOOPBACK}", f"--cert-dir={folder / 'certs'}"),
-            f"--advertise-address={LOOPBACK}",
-            "--service-cluster-ip-range=10.96.0.0/24",
-            f"--service-account-issuer=https://{LOOPBACK}:{port}",
-            f"--service-account-key-file={key}",
-            f"--service-account-signing-key-file={key}",
-            *(f"--token-auth-file={tokens}", "--authorization-mode=RBAC"),
-        ),
-    ):
-        found = ApiServer(port, folder)
-        _until_ready(found)
-        _prepare(found)
+    with running(tmp_path_factory.mktemp("api-server")) as found:
+        for name in (NAMESPACE, "kafka", EMPTY):
+            found.make_namespace(name, "restricted")
+        found.make_namespace(HOST_PATHS, "privileged")
+        # What the value sets name as being there already.
+        for namespace in (NAMESPACE, HOST_PATHS):
+            for name in ("demo-tidestaff", "staff", "shared", "default"):
+                account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+                found.ask("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts", account)
+        for name in ("high", "low"):
+            body = {"kind": "PriorityClass", "metadata": {"name": name}, "value": 1}
+            path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+            found.make(path, {"apiVersion": "scheduling.k8s.io/v1", **body})
         yield found
-
-
-def _until_ready(server: ApiServer) -> None:
-    until = time.monotonic() + WITHIN_S
-    while True:
-        with contextlib.suppress(OSError, ValueError):
-            if server.ask("GET", "/api/v1/namespaces/default")[0] == 200:
-                return
-        if time.monotonic() > until:
-            log = (server.folder / "apiserver.log").read_text(encoding="utf-8")
-            raise AssertionError(f"the API server does not come up: {log[-2_000:]}")
-        time.sleep(0.5)
-
-
-def _prepare(server: ApiServer) -> None:
-    """The namespace, restricted as a security team has it, and the kinds of the operators."""
-    labels = {
-        f"pod-security.kubernetes.io/{what}": "restricted" for what in ("enforce", "warn", "audit")
-    }
-    metadata = {"name": NAMESPACE, "labels": labels}
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
-    assert server.ask("POST", "/api/v1/namespaces", body)[0] == 201
-    for group, version, kind, plural in CUSTOM:
-        whole = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        definition = {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {
-                "name": f"{plural}.{group}",
-                # Else the server takes nothing below *.k8s.io.
-                "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
-            },
-            "spec": {
-                "group": group,
-                "scope": "Namespaced",
-                "names": {"plural": plural, "singular": kind.lower(), "kind": kind},
-                "versions": [
-                    {
-                        "name": version,
-                        "served": True,
-                        "storage": True,
-                        "schema": {"openAPIV3Schema": whole},
-                    }
-                ],
-            },
-        }
-        status, said, _ = server.ask(
-            "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition
-        )
-        assert status == 201, said
-    until = time.monotonic() + WITHIN_S
-    wanted = {(f"{group}/{version}", kind) for group, version, kind, _ in CUSTOM}
-    while not wanted <= set(server.paths()):
-        assert time.monotonic() < until, "the kinds of the operators do not come up"
-        time.sleep(0.5)
 
 
 @pytest.mark.parametrize("name", VALUE_SETS)
 def test_helm_installs_it_on_a_server(server: ApiServer, name: str) -> None:
-    done = helm(
-        *("install", RELEASE, str(CHART), "--namespace", NAMESPACE, "--dry-run=server"),
-        *("--values", str(VALUE_SETS[name]), "--kubeconfig", server.kubeconfig),
-    )
-    assert done.returncode == 0, done.stderr
+    words = (str(CHART), "--dry-run=server", "--values", str(VALUE_SETS[name]))
+    done = on(server, "install", *words, namespace=EMPTY)
     assert "MANIFEST:" in done.stdout
+
+
+def on(
+    server: ApiServer, command: str, *words: str, namespace: str
+) -> subprocess.CompletedProcess[str]:
+    where = ("--namespace", namespace, "--kubeconfig", server.kubeconfig())
+    done = helm(command, RELEASE, *words, *where)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def breaches(warned: str) -> set[str]:
+    """What pod security warns of, by its own words for each check."""
+    found = re.search(r'would violate PodSecurity \\?"[^"]+": (.*)', warned)
+    return set(re.findall(r"(?:^|\), )([A-Za-z][A-Za-z !=.]*?) \(", found[1])) if found else set()
 
 
 @pytest.mark.parametrize("name", VALUE_SETS)
 def test_the_server_admits_every_object(server: ApiServer, name: str) -> None:
     """Not one field is unknown, and nothing is warned of in a namespace of the restricted
-    profile."""
-    paths, refused = server.paths(), []
+    profile but what the agent on nodes is made for."""
+    refused = []
     for manifest in manifests(name):
-        path, inside = paths[manifest["apiVersion"], manifest["kind"]]
-        there = manifest["metadata"].get("namespace", NAMESPACE)
-        if inside and there != NAMESPACE:
-            path = path.replace(f"/namespaces/{NAMESPACE}/", f"/namespaces/{there}/")
-        asked = f"{path}?dryRun=All&fieldValidation=Strict"
-        status, said, warned = server.ask("POST", asked, manifest)
-        if status != 201 or warned:
-            refused.append(f"{title(manifest)}: {status} {said.get('message', '')} {warned}")
+        asked = copy.deepcopy(manifest)
+        if manifest["kind"] == "ServiceAccount":
+            # One of that name was made above, for the pods to have it.
+            asked["metadata"]["name"] += "-too"
+        said = server.ask("POST", server.path_of(manifest) + STRICT, asked)
+        of_host = manifest["kind"] == "DaemonSet" and breaches(said.warned) <= OF_THE_HOST
+        if said.status != 201 or (said.warned and not of_host):
+            refused.append(f"{title(manifest)}: {said}")
     assert not refused, "\n".join(refused)
+
+
+def as_pod(spec: Manifest) -> Manifest:
+    """Spark fills these in where its templates leave them out."""
+    filled = copy.deepcopy(spec)
+    for container in filled["containers"]:
+        container.setdefault("image", "unknown:0")
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": filled}
+
+
+@pytest.mark.parametrize("name", VALUE_SETS)
+def test_every_pod_that_comes_of_it_is_admitted(server: ApiServer, name: str) -> None:
+    """Also those that Spark and Kyverno make of templates, which admission of the template's owner
+    does not look at."""
+    refused = []
+    for where, spec in pod_specs(name):
+        namespace = HOST_PATHS if where.startswith("DaemonSet") else NAMESPACE
+        pod = as_pod(spec)
+        if where.startswith("Policy"):
+            pod["spec"]["volumes"].append({"name": "data-0", "emptyDir": {}})
+            # Strimzi's pods say this of themselves for all of their containers.
+            pod["spec"]["securityContext"] = {"runAsNonRoot": True}
+        said = server.ask("POST", f"/api/v1/namespaces/{namespace}/pods{STRICT}", pod)
+        if said.status != 201 or said.warned:
+            refused.append(f"{where}: {said}")
+    assert not refused, "\n".join(refused)
+
+
+def pod_of(name: str) -> Manifest:
+    (spec,) = [spec for where, spec in pod_specs(name) if where.startswith("StatefulSet")]
+    return as_pod(spec)
+
+
+def writable_root_and_root_user(pod: Manifest) -> None:
+    pod["spec"]["containers"][0]["securityContext"]["runAsUser"] = 0
+
+
+def privilege_escalation(pod: Manifest) -> None:
+    del pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"]
+
+
+def misspelt_field(pod: Manifest) -> None:
+    pod["spec"]["terminationGracePeriod"] = 3
+
+
+def host_path(pod: Manifest) -> None:
+    pod["spec"]["volumes"].append({"name": "h", "hostPath": {"path": "/"}})
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        pytest.param(writable_root_and_root_user, "runAsUser=0", id="root"),
+        pytest.param(privilege_escalation, "allowPrivilegeEscalation", id="escalation"),
+        pytest.param(misspelt_field, "unknown field", id="misspelt"),
+        pytest.param(host_path, "hostPath", id="host-path"),
+    ],
+)
+def test_the_server_refuses_what_it_should(server: ApiServer, spoil: object, said: str) -> None:
+    """Else that it admits everything above would mean nothing."""
+    assert callable(spoil)
+    pod = pod_of("minimal")
+    spoil(pod)
+    answer = server.ask("POST", f"/api/v1/namespaces/{NAMESPACE}/pods{STRICT}", pod)
+    assert answer.status in (400, 403, 422), answer
+    assert said in str(answer)
+
+
+@pytest.mark.parametrize("kind", ["SparkApplication", "ServiceMonitor", "HTTPRoute"])
+def test_the_server_knows_the_fields_of_operators(server: ApiServer, kind: str) -> None:
+    (manifest, *_) = [m for n in VALUE_SETS for m in manifests(n) if m["kind"] == kind]
+    spoilt = copy.deepcopy(manifest)
+    spoilt["spec"]["misspelt"] = 1
+    said = server.ask("POST", server.path_of(manifest) + STRICT, spoilt)
+    assert said.status == 400, said
+    assert "misspelt" in str(said)
+
+
+def names_left(server: ApiServer, namespace: str) -> set[str]:
+    """Everything that is labelled as of the release."""
+    found = set()
+    for (_, kind), (path, plural, inside) in server.kinds().items():
+        if inside and "events" not in plural:
+            where = f"{path}/namespaces/{namespace}/{plural}"
+            said = server.ask("GET", f"{where}?labelSelector=app.kubernetes.io/instance={RELEASE}")
+            items = said.body.get("items", ()) if said.status == 200 else ()
+            found |= {f"{kind}/{each['metadata']['name']}" for each in items}
+    return found
+
+
+def test_it_is_installed_upgraded_rolled_back_and_leaves_its_claim(server: ApiServer) -> None:
+    """For real, not as a dry run: no upgrade asks for a change of what cannot be changed."""
+    namespace = "released"
+    server.make_namespace(namespace, "restricted")
+    values = ("--values", str(VALUE_SETS["many-clusters"]))
+    on(server, "install", str(CHART), *values, namespace=namespace)
+    first = names_left(server, namespace)
+    assert {"StatefulSet/demo-tidestaff", "PersistentVolumeClaim/demo-tidestaff-work"} <= first
+    wider = ("--set", "image.tag=9.9.9,job.cores=4,web.tokenSecret=page")
+    on(server, "upgrade", str(CHART), *values, *wider, namespace=namespace)
+    path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets/demo-tidestaff"
+    now = server.ask("GET", path).body["spec"]["template"]["spec"]["containers"]
+    assert {each["image"].rpartition(":")[2] for each in now} == {"9.9.9"}
+    assert names_left(server, namespace) == first | {"Service/demo-tidestaff-web"}
+    on(server, "rollback", "1", namespace=namespace)
+    assert names_left(server, namespace) == first
+    on(server, "uninstall", namespace=namespace)
+    assert names_left(server, namespace) == {"PersistentVolumeClaim/demo-tidestaff-work"}

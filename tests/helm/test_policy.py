@@ -114,13 +114,24 @@ def test_rights_are_few_and_of_the_namespace(name: str) -> None:
 
 
 def test_only_drivers_get_a_token_of_the_api_server(name: str) -> None:
-    for where, spec in pod_specs(name):
+    """And of their pods only the job's container: the page answers the world beside it."""
+    holders = set()
+    for where, container, spec in containers(name):
         if where.startswith("Policy"):
             continue
-        driver = where.endswith(" driver") or where.startswith("StatefulSet")
-        assert spec["automountServiceAccountToken"] is (driver and "k8s://" in rendered(name)), (
-            where
-        )
+        assert spec["automountServiceAccountToken"] is False, where
+        tokens = {v["name"] for v in spec.get("volumes", ()) if "serviceAccountToken" in str(v)}
+        if tokens & {mount["name"] for mount in container.get("volumeMounts", ())}:
+            holders.add(container["name"])
+    driver = "spark-kubernetes-driver" if of_kind(name, "SparkApplication") else "job"
+    assert holders == ({driver} if "k8s://" in rendered(name) else set())
+
+
+def test_services_of_the_namespace_do_not_become_settings(name: str) -> None:
+    """A Service named tidestaff-web would be TIDESTAFF_WEB_PORT in every pod, which the program
+    takes for a setting it does not know."""
+    for where, spec in pod_specs(name):
+        assert where.startswith("Policy") or spec["enableServiceLinks"] is False, where
 
 
 def test_network_policies_deny_what_they_do_not_name(name: str) -> None:

@@ -20,6 +20,12 @@ app.kubernetes.io/instance: {{ $root.Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
+{{/* What selects the collectors of all clusters together. */}}
+{{- define "tidestaff.collectorLabels" -}}
+app.kubernetes.io/instance: {{ .Release.Name }}
+tidestaff/part: collector
+{{- end -}}
+
 {{- define "tidestaff.labels" -}}
 {{- $root := index . 0 -}}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}

@@ -1,22 +1,27 @@
-{{/* Everything that places a pod. Call with one of job, executor, collectors, agent. */}}
+{{/* Everything that places a pod. Call with (list values labels): one of job, executor, collectors,
+agent, and the labels of its pods, by which a spread counts them unless it says otherwise. */}}
 {{- define "tidestaff.placement" -}}
-{{- with .nodeSelector }}
+{{- $values := index . 0 -}}
+{{- $selector := dict "labelSelector" (dict "matchLabels" (index . 1 | fromYaml)) -}}
+{{- with $values.nodeSelector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .tolerations }}
+{{- with $values.tolerations }}
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .affinity }}
+{{- with $values.affinity }}
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .topologySpreadConstraints }}
+{{- with $values.topologySpreadConstraints }}
 topologySpreadConstraints:
-  {{- toYaml . | nindent 2 }}
+  {{- range . }}
+  - {{- ternary . (merge (dict) . $selector) (hasKey . "labelSelector") | toYaml | nindent 4 }}
+  {{- end }}
 {{- end }}
-{{- with .priorityClassName }}
+{{- with $values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
 {{- end -}}
@@ -77,6 +82,16 @@ imagePullSecrets:
   configMap:
     name: {{ include "tidestaff.fullname" . }}-executor
 {{- end }}
+{{- if include "tidestaff.distributed" . }}
+# As the kubelet would mount it, but for the job's container only: the page may start no pods.
+- name: api-token
+  projected:
+    defaultMode: 0440
+    sources:
+      - serviceAccountToken: {path: token, expirationSeconds: 3607}
+      - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
+      - downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}
+{{- end }}
 {{- end -}}
 
 {{/* Volumes that the driver and the executors have alike. */}}
@@ -135,6 +150,11 @@ imagePullSecrets:
 {{- if eq .Values.job.mode "client" }}
 - name: executor
   mountPath: /etc/tidestaff/executor
+  readOnly: true
+{{- end }}
+{{- if include "tidestaff.distributed" . }}
+- name: api-token
+  mountPath: /var/run/secrets/kubernetes.io/serviceaccount
   readOnly: true
 {{- end }}
 {{- end -}}
@@ -238,12 +258,13 @@ readinessProbe:
 {{- if ne .Values.job.mode "operator" }}
 serviceAccountName: {{ include "tidestaff.serviceAccount" . }}
 {{- end }}
-automountServiceAccountToken: {{ ternary true false (not (empty (include "tidestaff.distributed" .))) }}
+automountServiceAccountToken: false
+enableServiceLinks: false
 {{- include "tidestaff.pullSecrets" . }}
 terminationGracePeriodSeconds: {{ int .Values.job.terminationGracePeriodSeconds }}
 securityContext:
   {{- toYaml .Values.podSecurityContext | nindent 2 }}
-{{- include "tidestaff.placement" .Values.job }}
+{{- include "tidestaff.placement" (list .Values.job (include "tidestaff.selector" (list . "job"))) }}
 containers:
   {{- include "tidestaff.jobContainer" . | nindent 2 }}
   {{- if .Values.web.enabled }}
@@ -256,10 +277,11 @@ volumes:
 {{/* The pod of an executor; Spark adds the command, the resources and its own variables. */}}
 {{- define "tidestaff.executorPod" -}}
 automountServiceAccountToken: false
+enableServiceLinks: false
 {{- include "tidestaff.pullSecrets" . }}
 securityContext:
   {{- toYaml .Values.podSecurityContext | nindent 2 }}
-{{- include "tidestaff.placement" .Values.executor }}
+{{- include "tidestaff.placement" (list .Values.executor (include "tidestaff.selector" (list . "executor"))) }}
 containers:
   - name: {{ ternary "spark-kubernetes-executor" "executor" (eq .Values.job.mode "operator") }}
     image: {{ include "tidestaff.image" . }}
