@@ -16,7 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from tidestaff.consistency.errors import FormatError
-from tidestaff.consistency.model import EpochEntry, Lineage, TopicPartition
+from tidestaff.consistency.partitions import EpochEntry, Lineage, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
