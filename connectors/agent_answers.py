@@ -10,18 +10,18 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
-from tidestaff.connectors.broker_health import Problem
+from tidestaff.connectors.disk_replica import DiskReplica
 from tidestaff.connectors.errors import ConnectorError
-from tidestaff.connectors.log_directories import DiskReplica
 from tidestaff.consistency.checkpoint_files import parse_topic_id, shown
 from tidestaff.consistency.errors import FormatError
-from tidestaff.consistency.model import EpochEntry, ProblemKind, TopicPartition
+from tidestaff.consistency.partitions import EpochEntry, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from tidestaff.connectors.broker_health import Problem
     from tidestaff.connectors.log_directories import Disk
-    from tidestaff.consistency.model import Lineage
+    from tidestaff.consistency.partitions import Lineage
 
 VERSION: Final = 1
 MOST_PARTITIONS: Final = 200_000
@@ -30,13 +30,14 @@ LARGEST_ANSWER: Final = 1 << 27
 _MOST_OTHERS: Final = 10_000
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _LONGEST_TEXT: Final = 4_096
+# As ProblemKind has them.
 _OWN_KINDS: Final = frozenset(
     {
-        ProblemKind.LOG_DIR_OFFLINE,
-        ProblemKind.CHECKPOINT_ENTRY_MISSING,
-        ProblemKind.STRAY_DIRECTORY,
-        ProblemKind.UNREADABLE,
-        ProblemKind.MALFORMED,
+        "log-dir-offline",
+        "checkpoint-entry-missing",
+        "stray-directory",
+        "unreadable",
+        "malformed",
     }
 )
 
@@ -173,15 +174,17 @@ def _lineage(found: object) -> Lineage:
 
 
 def _problem(found: object) -> Problem:
+    from tidestaff.connectors.broker_health import Problem  # noqa: PLC0415 - slow, and rare
+    from tidestaff.consistency.model import ProblemKind  # noqa: PLC0415
+
     body = read_dict(found, "problem")
-    kind = next((each for each in _OWN_KINDS if each.value == body.get("kind")), None)
-    if kind is None:
-        expected = ", ".join(sorted(each.value for each in _OWN_KINDS))
-        raise AgentFormatError("kind", shown(body.get("kind")), f"one of {expected}")
+    kind = read_text(body.get("kind"), "kind")
+    if kind not in _OWN_KINDS:
+        raise AgentFormatError("kind", shown(kind), f"one of {', '.join(sorted(_OWN_KINDS))}")
     topic = body.get("topic")
     return Problem(
         read_text(body.get("place"), "place"),
-        kind,
+        ProblemKind(kind),
         read_text(body.get("reason"), "reason"),
         read_text(body.get("remedy"), "remedy"),
         topic=None if topic is None else _topic(topic),

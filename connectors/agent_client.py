@@ -1,18 +1,13 @@
-"""The collector's side of the agents: what a broker's files say, put to what the broker said.
+"""The collector's side of the agents: asks them over HTTP, and decodes what they answer.
 
-An agent is asked right after its broker told its log end, inside the same bracket. An agent that
-does not answer, or answers for somebody else, is a problem of its own; the broker's words stand
-without it.
+Every command that asks an agent waits for this module: what is slow to import is not imported here.
 """
 
 from __future__ import annotations
 
-import http.client
 import re
-import ssl
+import socket
 import time
-from contextlib import closing, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -29,24 +24,24 @@ from tidestaff.connectors.agent_digests import (
     decode_digest_answer,
     encode_digest_question,
 )
-from tidestaff.connectors.broker_health import Problem
 from tidestaff.connectors.errors import ConnectorError, OptionError
-from tidestaff.consistency.model import LineageSource, ProblemKind, ReplicaReading, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from ssl import SSLContext
+    from urllib.parse import SplitResult
 
     from tidestaff.connectors.agent_digests import DigestAnswer, DigestQuestion
-    from tidestaff.connectors.broker_reading import Told
-    from tidestaff.connectors.log_directories import DiskReplica
-    from tidestaff.connectors.pacing import Rest
-    from tidestaff.consistency.model import BrokerId
+    from tidestaff.consistency.model import TopicPartition
 
 PORT: Final = 8471
 REPLICAS_PATH: Final = "/v1/replicas"
 Answering = TypeVar("Answering", AgentAnswer, DigestsAnswer)
 _HOST: Final = "{host}"
 _CHUNK: Final = 1 << 16
+_STATUS: Final = re.compile(rb"HTTP/1\.[01] ([0-9]{3})[ \r\n]")
+_LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,12})[ \t]*\r\n", re.IGNORECASE)
+_PORTS: Final = {"http": 80, "https": 443}
 _OF_BROKER: Final = re.compile(r"\s*([0-9]{1,10})\s*=\s*(\S+)\s*")
 
 
@@ -124,11 +119,11 @@ class AgentClient:
         self._token, self._timeout_s = token, timeout_ms / 1_000
         self.bytes_moved = 0
         """Bodies of questions and answers, so far."""
-        self._tls: ssl.SSLContext | None = None
+        self._tls: SSLContext | None = None
         if ca_file is not None:
             try:
-                self._tls = ssl.create_default_context(cafile=ca_file)
-            except (OSError, ssl.SSLError):
+                self._tls = _trusting(ca_file)
+            except OSError:
                 raise OptionError("agents_ca", "cannot be read", "give a PEM file") from None
 
     def ask(
@@ -154,8 +149,8 @@ class AgentClient:
     ) -> Answering:
         try:
             status, data = self._post(url, path, body)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            # ValueError: a host as brokers advertise it need not be one.
+        except (OSError, ValueError) as error:
+            # ValueError: a host as brokers advertise it need not be one; or it is not HTTP.
             cause = getattr(error, "strerror", None) or type(error).__name__
             raise AgentSilentError(broker, url, str(cause)) from None
         if status in (401, 403):
@@ -175,143 +170,53 @@ class AgentClient:
         return answer
 
     def _post(self, url: str, path: str, body: bytes) -> tuple[int, bytes]:
+        """Our own few lines of HTTP/1.0: the library takes longer to import than to ask."""
         parts = urlsplit(url)
         until = time.monotonic() + self._timeout_s
-        host, port = parts.hostname or "", parts.port
-        connection = http.client.HTTPConnection(host, port, timeout=self._timeout_s)
-        if parts.scheme == "https":
-            # Not before: reading the system's certificates costs more than most questions.
-            self._tls = self._tls or ssl.create_default_context()
-            connection = http.client.HTTPSConnection(
-                host, port, timeout=self._timeout_s, context=self._tls
-            )
-        with closing(connection):
-            headers = {"Content-Type": "application/json"}
-            if self._token is not None:
-                headers["Authorization"] = f"Bearer {self._token}"
-            connection.request("POST", path, body, headers)
-            response = connection.getresponse()
-            parts_read, size = [], 0
-            while chunk := response.read1(_CHUNK):
-                size += len(chunk)
-                if size > LARGEST_ANSWER:
-                    raise http.client.HTTPException
+        lines = [f"POST {path} HTTP/1.0", f"Host: {parts.netloc}", f"Content-Length: {len(body)}"]
+        lines += ["Content-Type: application/json"]
+        if self._token is not None:
+            lines.append(f"Authorization: Bearer {self._token}")
+        if not all(line.isprintable() for line in lines):
+            raise ValueError("a line of the question ends before its end")
+        with self._connected(parts) as connection:
+            connection.sendall("\r\n".join([*lines, "", ""]).encode("ascii") + body)
+            answer = bytearray()
+            while chunk := connection.recv(_CHUNK):
+                answer += chunk
+                if len(answer) > LARGEST_ANSWER:
+                    raise ValueError("more than any answer has")
                 if time.monotonic() > until:
                     raise TimeoutError
-                parts_read.append(chunk)
-            self.bytes_moved += len(body) + size
-            return response.status, b"".join(parts_read)
+        status, found = _taken_apart(bytes(answer))
+        self.bytes_moved += len(body) + len(found)
+        return status, found
+
+    def _connected(self, parts: SplitResult) -> socket.socket:
+        host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+        connection = socket.create_connection((host, port), self._timeout_s)
+        if parts.scheme == "http":
+            return connection
+        try:
+            # Not before: reading the system's certificates costs more than most questions.
+            self._tls = self._tls or _trusting(None)
+            return self._tls.wrap_socket(connection, server_hostname=host)
+        except BaseException:
+            connection.close()
+            raise
 
 
-class Agents:
-    """Puts what agents say to what brokers said. An agent that fails is left alone for the round,
-    and with time for longer."""
+def _trusting(ca_file: str | None) -> SSLContext:
+    import ssl  # noqa: PLC0415 - slow, and most agents are asked over plain HTTP
 
-    def __init__(
-        self,
-        urls: AgentUrls,
-        client: AgentClient,
-        hosts: Callable[[], Mapping[BrokerId, str]],
-        rest: Rest[BrokerId],
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._urls, self._client, self._locate = urls, client, hosts
-        self._rest, self._now_ms = rest, now_ms
-        self._hosts: Mapping[BrokerId, str] = {}
-        self._assigned: Mapping[TopicPartition, Collection[BrokerId]] = {}
-        self._failed: dict[BrokerId, ConnectorError] = {}
-        self._asked_in_vain: set[BrokerId] = set()
-        self._problems: dict[BrokerId, dict[str, Problem]] = {}
-
-    def begin_round(self, assigned: Mapping[TopicPartition, Collection[BrokerId]]) -> None:
-        """`assigned`: the brokers of every partition that is watched."""
-        self._assigned = assigned
-        self._problems, self._asked_in_vain = {}, set()
-        if self._urls.pattern is not None:
-            with suppress(ConnectorError):
-                self._hosts = self._locate()
-
-    @property
-    def problems(self) -> dict[str, Problem]:
-        """What this round has met, by its place."""
-        return {place: each for found in self._problems.values() for place, each in found.items()}
-
-    def add_to(self, broker: BrokerId, told: Told) -> Told:
-        """Called after the broker was asked: a lineage is read after the log end it belongs to."""
-        url = self._urls.of(broker, self._hosts.get(broker))
-        if url is None or not told.readings:
-            return told
-        answer = self._answer(broker, url, told.readings)
-        if answer is None:
-            return told
-        readings = {
-            partition: with_files(reading, answer.replicas.get(partition))
-            for partition, reading in told.readings.items()
-        }
-        return told._replace(readings=readings)
-
-    def _answer(
-        self, broker: BrokerId, url: str, wanted: Collection[TopicPartition]
-    ) -> AgentAnswer | None:
-        mine = self._problems.setdefault(broker, {})
-        now_ms = self._now_ms()
-        if broker not in self._asked_in_vain and not self._rest.resting(broker, now_ms):
-            try:
-                answer = self._client.ask(broker, url, wanted)
-            except ConnectorError as error:
-                self._failed[broker] = error
-                self._asked_in_vain.add(broker)
-                self._rest.failed(broker, now_ms)
-            else:
-                self._failed.pop(broker, None)
-                self._rest.succeeded(broker)
-                for problem in (*_passed_on(broker, answer), *self._strays(broker, answer)):
-                    mine[problem.place] = problem
-                return answer
-        problem = _agent_problem(broker, self._failed[broker])
-        mine[problem.place] = problem
-        return None
-
-    def _strays(self, broker: BrokerId, answer: AgentAnswer) -> Iterator[Problem]:
-        """Replicas on disk that the metadata gives to others. A topic that is not listed at all may
-        only be one that is not watched, or that we are not allowed to see."""
-        topics = {partition.topic for partition in self._assigned}
-        for partition in answer.others:
-            if partition.topic in topics and broker not in self._assigned.get(partition, ()):
-                yield Problem(
-                    f"broker {broker}: {partition}",
-                    ProblemKind.STRAY_DIRECTORY,
-                    f"broker {broker} holds {partition}, which is not assigned to it",
-                    "see that no reassignment or deletion is under way, then remove the directory",
-                    broker=broker,
-                    topic=partition.topic,
-                )
+    return ssl.create_default_context(cafile=ca_file)
 
 
-def with_files(reading: ReplicaReading, replica: DiskReplica | None) -> ReplicaReading:
-    """The reading with the lineage of its file. Where there is none the broker's words stand.
-
-    The topic id of the file counts also where the broker named one: that a directory belongs to
-    another topic is seen nowhere else.
-    """
-    if replica is None:
-        return reading
-    if not replica.online:
-        return reading._replace(log_dir_online=False)
-    if replica.topic_id is not None:
-        reading = reading._replace(topic_id=replica.topic_id)
-    if replica.lineage is None:
-        return reading
-    return reading._replace(lineage=replica.lineage, lineage_source=LineageSource.CHECKPOINT_FILE)
-
-
-def _agent_problem(broker: BrokerId, error: ConnectorError) -> Problem:
-    silent = isinstance(error, AgentSilentError)
-    kind = ProblemKind.SILENT if silent else ProblemKind.UNREADABLE
-    place = f"agent of broker {broker}"
-    return Problem(place, kind, error.reason, error.remedy, broker=broker, at_once=not silent)
-
-
-def _passed_on(broker: BrokerId, answer: AgentAnswer) -> Iterator[Problem]:
-    for problem in answer.problems:
-        yield replace(problem, place=f"broker {broker}: {problem.place}", broker=broker)
+def _taken_apart(answer: bytes) -> tuple[int, bytes]:
+    """Status and body; ValueError where it is no whole answer."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    head += b"\r\n"
+    status, length = _STATUS.match(head), _LENGTH.search(head)
+    if status is None or (length is not None and int(length[1]) > len(body)):
+        raise ValueError("no whole answer of HTTP")
+    return int(status[1]), body if length is None else body[: int(length[1])]

@@ -7,7 +7,6 @@ and is asked again for the rest. Payloads are read (`check`) at a bounded rate.
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidestaff.connectors.agent_answers import (
@@ -22,21 +21,15 @@ from tidestaff.connectors.agent_answers import (
     read_partition,
     read_text,
 )
-from tidestaff.connectors.digest_files import RangeReader
-from tidestaff.connectors.pacing import ByteRate
 from tidestaff.consistency.batches import BatchMark, RangeDigest
 from tidestaff.consistency.checkpoint_files import shown
-from tidestaff.consistency.model import OffsetRange, TopicPartition
+from tidestaff.consistency.partitions import OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 DIGESTS_PATH: Final = "/v1/digests"
 MOST_RANGES: Final = 20_000
-MOST_MARKS: Final = 50_000
-WORKS_FOR_S: Final = 5.0
-BYTES_A_SECOND: Final = 100_000_000
-_MOST_READERS: Final = 10_000
 
 
 class Range(NamedTuple):
@@ -66,47 +59,6 @@ class DigestsAnswer(NamedTuple):
 
     broker: int
     answers: tuple[DigestAnswer, ...]
-
-
-class Digester:
-    """Answers questions from the directories that `place_of` names."""
-
-    def __init__(
-        self,
-        place_of: Callable[[TopicPartition], str | None],
-        *,
-        bytes_a_second: float = BYTES_A_SECOND,
-        works_for_s: float = WORKS_FOR_S,
-        now_s: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._place_of, self._works_for_s, self._now_s = place_of, works_for_s, now_s
-        self._rate = ByteRate(bytes_a_second, now_s, sleep)
-        self._readers: dict[str, RangeReader] = {}
-
-    def answer(self, question: DigestQuestion) -> list[DigestAnswer]:
-        """At least one answer, and more until the time is over."""
-        until, marks = self._now_s() + self._works_for_s, 0
-        found: list[DigestAnswer] = []
-        for each in question.ranges:
-            found.append(self._one(each, question))
-            marks += len(found[-1].marks)
-            if self._now_s() > until or marks > MOST_MARKS:
-                break
-        return found
-
-    def _one(self, each: Range, question: DigestQuestion) -> DigestAnswer:
-        place = self._place_of(each.partition)
-        if place is None:
-            gone = "the replica is not on the broker's disks"
-            at = each.offsets.start
-            return DigestAnswer(RangeDigest(each.offsets, unreadable_at=at, reason=gone))
-        if len(self._readers) > _MOST_READERS:
-            self._readers.clear()
-        reader = self._readers.setdefault(place, RangeReader(place, self._rate.wait))
-        if question.marks:
-            return DigestAnswer(RangeDigest(each.offsets), tuple(reader.marks(each.offsets)))
-        return DigestAnswer(reader.digest(each.offsets, check=question.check))
 
 
 # -- JSON

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tidestaff.connectors.agent_client import AgentClient, Agents, AgentUrls, parse_agents
+from tidestaff.connectors.agent_client import AgentClient, AgentUrls, parse_agents
+from tidestaff.connectors.agent_readings import Agents
 from tidestaff.connectors.errors import OptionError
 from tidestaff.connectors.pacing import Rest
 

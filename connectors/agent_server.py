@@ -26,9 +26,9 @@ from tidestaff.connectors.agent_answers import (
     encode_answer,
     problem_value,
 )
+from tidestaff.connectors.agent_digester import Digester
 from tidestaff.connectors.agent_digests import (
     DIGESTS_PATH,
-    Digester,
     decode_digest_question,
     encode_digest_answer,
 )

@@ -33,7 +33,7 @@ from tidestaff.consistency.model import Bracket, BrokerId, ProblemKind
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tidestaff.connectors.agent_client import Agents
+    from tidestaff.connectors.agent_readings import Agents
     from tidestaff.connectors.broker_answers import BrokerReader
     from tidestaff.connectors.broker_options import BrokerOptions
     from tidestaff.connectors.cluster_view import (

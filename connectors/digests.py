@@ -35,10 +35,10 @@ _TABLE: Final = {
     "offsets": (0, 8, 16, 23, 57),
     "itemsize": HEADER,
 }
-_SIZE_AT: Final = 8
-_SIZE: Final = Struct(">i")
-_FIRST_AT_ONCE: Final = 64
+_OFFSET_AND_SIZE: Final = Struct(">qi")
 _AT_ONCE: Final = 4_096
+_FEW: Final = 64
+"""Up to so many headers are folded one by one: setting up tables of numbers costs more."""
 LARGE: Final = 1 << 13
 """Batches from this size on are worth a read of their own."""
 _EPOCH: Final = slice(12, 16)
@@ -116,16 +116,37 @@ class Fold:
         must look: at a small batch, at the end of the file, at anything unusual."""
         if self._check is not None or self._keep:
             return position, Stop.ENDS
-        at_once = _FIRST_AT_ONCE
         while True:
-            headers = _large_headers(descriptor, position, size, at_once)
+            headers = _large_headers(descriptor, position, size, self.offsets.end)
             if not headers:
                 return position, Stop.ENDS
-            taken, length, stop = self._fold_many(headers, size - position)
+            fold = self._fold_few if len(headers) <= _FEW else self._fold_many
+            taken, length, stop = fold(headers, size - position)
             position += length
-            if stop is Stop.PAST or taken < at_once:
+            if stop is Stop.PAST or taken < _AT_ONCE:
                 return position, stop
-            at_once = min(at_once * 4, _AT_ONCE)
+
+    def _fold_few(self, headers: list[bytes], room: int) -> tuple[int, int, Stop]:
+        """As `_fold_many`, for few."""
+        unpack, start, end = _HEAD.unpack, self.offsets.start, self.offsets.end
+        last, at, count, taken, stop = self.last_offset, 0, 0, 0, Stop.ENDS
+        for header in headers:
+            base, size, magic, delta, records = unpack(header)
+            if magic != 2 or base <= last or delta < 0 or records < 0:
+                break
+            if base + delta >= end:
+                stop = Stop.PAST
+                break
+            if at + size + _OVERHEAD > room:
+                break
+            last = base + delta
+            if last >= start:
+                self._parts.append(header)
+                count += records
+            at += size + _OVERHEAD
+            taken += 1
+        self._note(last, count)
+        return taken, at, stop
 
     def _fold_many(self, headers: list[bytes], room: int) -> tuple[int, int, Stop]:
         """As `scan` folds them, all at once: how many were batches of the range, how many bytes
@@ -223,22 +244,23 @@ class Fold:
         )
 
 
-def _large_headers(descriptor: int, position: int, size: int, at_once: int) -> list[bytes]:
-    """Headers from a byte on, each of a large batch as far as its size tells; fewer where the file
-    ends. This loop is most of what comparing logs on disks costs."""
+def _large_headers(descriptor: int, position: int, size: int, end_offset: int) -> list[bytes]:
+    """Headers from a byte on, each of a large batch as far as its size tells, up to the first that
+    begins at `end_offset` or above; fewer where the file ends. This loop is most of what comparing
+    logs on disks costs. A mapped file would cost more: the kernel maps page by page."""
     found: list[bytes] = []
-    pread, unpack, append = os.pread, _SIZE.unpack_from, found.append
+    pread, unpack, append = os.pread, _OFFSET_AND_SIZE.unpack_from, found.append
     end = size - HEADER
-    for _ in range(at_once):
-        if position > end:
-            break
+    while position <= end:
         header = pread(descriptor, HEADER, position)
         if len(header) < HEADER:
             break
-        (length,) = unpack(header, _SIZE_AT)
+        base, length = unpack(header)
         if length < LARGE:
             break
         append(header)
+        if base >= end_offset or len(found) == _AT_ONCE:
+            break
         position += length + _OVERHEAD
     return found
 

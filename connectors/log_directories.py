@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidestaff.connectors import log_directories_problems as tell
+from tidestaff.connectors.disk_replica import DiskReplica
 from tidestaff.connectors.log_directories_files import (
     FileGoneError,
     FileUnreadableError,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from tidestaff.connectors.broker_health import Problem
     from tidestaff.connectors.log_directories_names import Names
-    from tidestaff.consistency.model import Lineage, TopicPartition
+    from tidestaff.consistency.model import TopicPartition
 
 _LISTED_WITHIN_S: Final = 60.0
 """How old a partition without a watermark entry must be: they are written every five seconds."""
@@ -57,23 +58,6 @@ class LogDirectory(NamedTuple):
     cleaner_offsets: Mapping[TopicPartition, int] | None = None
     partitions: int = 0
     marked: Mapping[DirectoryKind, int] = {}
-
-
-class DiskReplica(NamedTuple):
-    """One replica by its files. None: not there, not asked for, or not readable (a problem says
-    so). `online` is False for one that was last seen in a directory that is offline now."""
-
-    partition: TopicPartition
-    log_dir: str
-    online: bool = True
-    topic_id: str | None = None
-    log_start_offset: int | None = None
-    high_watermark: int | None = None
-    recovery_point: int | None = None
-    log_end_offset: int | None = None
-    lineage: Lineage | None = None
-    read_at_ms: int | None = None
-    cleaner_offset: int | None = None
 
 
 class Disk(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidestaff.connectors.log_directories_files import refuse
@@ -64,6 +65,7 @@ def names_of(directory: int, place: str) -> Names:
     return Names(partitions, dict(marked), strange, frozenset(links), frozenset(files))
 
 
+@lru_cache(maxsize=1 << 14)
 def _partition(name: str) -> PartitionDirectory | None:
     """As Kafka names them itself: T-007 would be another directory than T-7."""
     try:

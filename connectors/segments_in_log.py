@@ -50,7 +50,7 @@ class LogEnd(NamedTuple):
 
 def segment_files(names: Iterable[str]) -> list[SegmentFile]:
     """The segments among the files of a directory; those being deleted or cleaned are none."""
-    matches = (_SEGMENT.fullmatch(name) for name in names)
+    matches = (_SEGMENT.fullmatch(name) for name in names if name.endswith(".log"))
     found = (SegmentFile(int(match[1]), match[0]) for match in matches if match is not None)
     return sorted(each for each in found if each.base_offset <= _LONGEST_OFFSET)
 

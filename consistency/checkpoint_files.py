@@ -16,7 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from tidestaff.consistency.errors import FormatError
-from tidestaff.consistency.model import EpochEntry, Lineage, TopicPartition
+from tidestaff.consistency.partitions import EpochEntry, Lineage, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -94,6 +94,8 @@ def java_int(text: str, bits: int = INT32) -> int | None:
 
     A sign is allowed, blanks and underscores are not; any decimal digits of the basic plane count.
     """
+    if len(text) < 10 and text.isascii() and text.isdigit():
+        return int(text)  # as Kafka writes nearly all of them
     match = _NUMBER.fullmatch(text)
     if match is None or any(ord(digit) > 0xFFFF for digit in match[2]):
         return None

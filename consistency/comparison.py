@@ -20,14 +20,14 @@ from tidestaff.consistency.comparison_verdict import (
     joined,
 )
 from tidestaff.consistency.minority import Reference, minority_of
-from tidestaff.consistency.model import OffsetRange
+from tidestaff.consistency.partitions import OffsetRange
 from tidestaff.consistency.windows import Window, behind, not_comparable, windows_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tidestaff.consistency.batches import BatchMark, Extent, RangeDigest
-    from tidestaff.consistency.model import BrokerId
+    from tidestaff.consistency.partitions import BrokerId
 
     Marks = Sequence[BatchMark]
 

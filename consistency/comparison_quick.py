@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 from tidestaff.consistency.batches import BatchMark
 from tidestaff.consistency.comparison_verdict import Difference, Outcome, Uncompared, Verdict
-from tidestaff.consistency.epochs import first_disagreement
+from tidestaff.consistency.lineages import first_disagreement
 from tidestaff.consistency.minority import Reference, minority_of
-from tidestaff.consistency.model import OffsetRange
+from tidestaff.consistency.partitions import OffsetRange
 from tidestaff.consistency.windows import behind, not_comparable, windows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidestaff.consistency.batches import Extent
-    from tidestaff.consistency.model import BrokerId, Lineage
+    from tidestaff.consistency.partitions import BrokerId, Lineage
 
 
 def compare_lineages(extents: Sequence[Extent], leader: BrokerId | None = None) -> Verdict:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidestaff.consistency.model import OffsetRange
+from tidestaff.consistency.partitions import OffsetRange
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tidestaff.consistency.batches import BatchMark
-    from tidestaff.consistency.model import BrokerId
+    from tidestaff.consistency.partitions import BrokerId
     from tidestaff.consistency.windows import Behind
 
 

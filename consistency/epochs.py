@@ -7,11 +7,11 @@ epoch that wrote), so scans are linear.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidestaff.consistency.errors import FormatError
+from tidestaff.consistency.lineages import first_disagreement as first_disagreement
 from tidestaff.consistency.model import (
     UNDEFINED_EPOCH,
     UNDEFINED_OFFSET,
@@ -231,30 +231,6 @@ def stretches(
     turns = {entry.start_offset for entry in lineage if start < entry.start_offset < end}
     for low, high in pairwise(sorted({start, *turns, max(start, end)})):
         yield OffsetRange(low, high), epoch_for_offset(lineage, low)
-
-
-def first_disagreement(a: Lineage, b: Lineage, *, start: int, end: int) -> int | None:
-    """The first offset in [start, end) that both lineages know, with different epochs.
-
-    None is agreement. Below the first entry of a lineage the epoch is unknown and cannot disagree.
-    In-sync replicas mostly share one lineage, and then one object.
-    """
-    if a is b or not a or not b:
-        return None
-    first_known = max(start, a[0].start_offset, b[0].start_offset)
-    if first_known >= end:
-        return None
-    turns = {entry.start_offset for entry in (*a, *b) if first_known < entry.start_offset < end} | {
-        first_known
-    }
-    starts_a = [entry.start_offset for entry in a]
-    starts_b = [entry.start_offset for entry in b]
-    for offset in sorted(turns):
-        in_a = a[bisect_right(starts_a, offset) - 1].epoch
-        in_b = b[bisect_right(starts_b, offset) - 1].epoch
-        if in_a != in_b:
-            return offset
-    return None
 
 
 def next_agreement(a: Lineage, b: Lineage, *, start: int, end: int) -> int | None:

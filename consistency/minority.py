@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tidestaff.consistency.batches import BatchMark, Extent
-    from tidestaff.consistency.model import BrokerId, Lineage
+    from tidestaff.consistency.partitions import BrokerId, Lineage
 
 BY_MAJORITY: Final = "the others agree"
 BY_CHECKSUM: Final = "its bytes do not match its checksum"

@@ -11,10 +11,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+# These alone can be had without the rest, which takes longer to import than a short command runs.
+from tidestaff.consistency.partitions import BrokerId as BrokerId
+from tidestaff.consistency.partitions import EpochEntry as EpochEntry
+from tidestaff.consistency.partitions import Lineage as Lineage
+from tidestaff.consistency.partitions import OffsetRange as OffsetRange
+from tidestaff.consistency.partitions import TopicPartition as TopicPartition
+
 if TYPE_CHECKING:
     from tidestaff.consistency.versions import RuleSet
-
-BrokerId: TypeAlias = int
 
 NO_LEADER: Final = -1
 LEADER_DURING_DELETION: Final = -2
@@ -22,36 +27,6 @@ UNDEFINED_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1
 UNKNOWN_BROKER_EPOCH: Final = -1
 UNKNOWN_PARTITION_EPOCH: Final = -1
-
-
-class TopicPartition(NamedTuple):
-    """A partition's name, written as Kafka writes it."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-
-class EpochEntry(NamedTuple):
-    """One line of leader-epoch-checkpoint: the epoch, and the offset its first record has."""
-
-    epoch: int
-    start_offset: int
-
-
-Lineage: TypeAlias = tuple[EpochEntry, ...]
-
-
-class OffsetRange(NamedTuple):
-    """Offsets from `start` up to, not including, `end`."""
-
-    start: int
-    end: int
-
-    def __str__(self) -> str:
-        return f"[{self.start},{self.end})"
 
 
 class RecoveryState(Enum):

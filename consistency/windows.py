@@ -11,13 +11,13 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidestaff.consistency.model import OffsetRange
+from tidestaff.consistency.partitions import OffsetRange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidestaff.consistency.batches import Extent
-    from tidestaff.consistency.model import BrokerId
+    from tidestaff.consistency.partitions import BrokerId
 
 
 class Window(NamedTuple):

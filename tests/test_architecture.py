@@ -18,7 +18,9 @@ LONGEST_MODULE = 400
 
 # Formats are vocabulary, not rules, and so is the name of a rule set; the simulator has even less,
 # to be a second reading of Kafka.
-VOCABULARY = {"model", "errors", "batches", "checkpoint_files", "znodes", "versions"}
+VOCABULARY = {
+    *("model", "partitions", "errors", "batches", "checkpoint_files", "znodes", "versions"),
+}
 SIMULATOR_VOCABULARY = {"model", "errors"}
 
 # What would let a rule depend on anything but its arguments.

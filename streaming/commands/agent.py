@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidestaff.connectors.agent_server import AgentServer
-    from tidestaff.connectors.log_directories import Disk, DiskReplica, LogDirectory
+    from tidestaff.connectors.disk_replica import DiskReplica
+    from tidestaff.connectors.log_directories import Disk, LogDirectory
     from tidestaff.streaming.commands.arguments import CommandParser, Options
 
 EXAMPLES: Final = """\

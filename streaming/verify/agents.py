@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from tidestaff.connectors.agent_digests import MOST_RANGES, DigestQuestion, Range
@@ -14,6 +13,7 @@ from tidestaff.streaming.verify.copies import (
     extent_of_files,
     is_compacted,
 )
+from tidestaff.streaming.verify.threads import in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -90,7 +90,6 @@ class AgentSource:
         self._digests = AgentDigests(client, urls)
         self._compacted = compacted
         self._silent: dict[BrokerId, str] = {}
-        self._pool = ThreadPoolExecutor(len(urls), thread_name_prefix="agents")
         self.digests, self.marks = self._digests.digests, self._digests.marks
 
     def partitions(self, wanted: Callable[[str], bool]) -> list[PartitionCopies]:
@@ -105,7 +104,7 @@ class AgentSource:
 
         found: dict[TopicPartition, PartitionCopies] = {}
         failed: list[ConnectorError] = []
-        for broker, answer in self._pool.map(ask, self._urls):
+        for broker, answer in in_threads(ask, self._urls, len(self._urls)):
             if isinstance(answer, ConnectorError):
                 failed.append(answer)
                 self._silent[broker] = answer.reason
@@ -149,4 +148,4 @@ class AgentSource:
         return self._digests.traffic
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False)
+        """No connection outlives its question."""

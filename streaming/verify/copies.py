@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from tidestaff.consistency.batches import Extent
@@ -11,7 +10,7 @@ from tidestaff.consistency.batches import Extent
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tidestaff.connectors.log_directories import DiskReplica
+    from tidestaff.connectors.disk_replica import DiskReplica
     from tidestaff.consistency.batches import BatchMark, RangeDigest
     from tidestaff.consistency.model import BrokerId, OffsetRange, TopicPartition
 
@@ -20,17 +19,21 @@ if TYPE_CHECKING:
 _COMPACTED: Final = re.compile(r"__consumer_offsets|__transaction_state|__share_group_state")
 
 
-@dataclass
 class PartitionCopies:
     """One partition: its copies that can be read, who leads, and what cannot be read, why."""
 
-    partition: TopicPartition
-    extents: list[Extent]
-    leader: BrokerId | None = None
-    leader_epoch: int | None = None
-    unread: dict[BrokerId, str] = field(default_factory=dict)
-    bytes: int = 0
-    """Of all copies together, as far as it is known."""
+    def __init__(
+        self,
+        partition: TopicPartition,
+        extents: list[Extent],
+        leader: BrokerId | None = None,
+        leader_epoch: int | None = None,
+    ) -> None:
+        self.partition, self.extents = partition, extents
+        self.leader, self.leader_epoch = leader, leader_epoch
+        self.unread: dict[BrokerId, str] = {}
+        self.bytes = 0
+        """Of all copies together, as far as it is known."""
 
 
 class Traffic(NamedTuple):

@@ -20,7 +20,7 @@ from tidestaff.streaming.verify.copies import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tidestaff.connectors.log_directories import DiskReplica
+    from tidestaff.connectors.disk_replica import DiskReplica
     from tidestaff.consistency.batches import BatchMark, RangeDigest
     from tidestaff.consistency.model import BrokerId, TopicPartition
     from tidestaff.streaming.verify.copies import Asked

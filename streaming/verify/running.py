@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidestaff.connectors.errors import ConnectorError
 from tidestaff.consistency.comparison import Comparison
 from tidestaff.consistency.comparison_quick import compare_lineages
 from tidestaff.consistency.comparison_verdict import Outcome
+from tidestaff.streaming.verify.threads import in_threads
 
 if TYPE_CHECKING:
     import threading
@@ -52,16 +51,16 @@ class Progress(NamedTuple):
     seconds: float
 
 
-@dataclass(eq=False)
 class _Item:
     """One partition on its way."""
 
-    copies: PartitionCopies
-    comparison: Comparison
-    offsets: int
-    looked: int = 1
-    question: Question | None = None
-    found: dict[BrokerId, object] = field(default_factory=dict)
+    def __init__(
+        self, copies: PartitionCopies, comparison: Comparison, offsets: int, looked: int
+    ) -> None:
+        self.copies, self.comparison = copies, comparison
+        self.offsets, self.looked = offsets, looked
+        self.question: Question | None = None
+        self.found: dict[BrokerId, object] = {}
 
 
 class Verification:
@@ -80,7 +79,7 @@ class Verification:
     ) -> None:
         self._source, self._stop, self._check, self._quick = source, stop, check, quick
         self._done_to, self._tell = done_to or {}, tell
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="verify")
+        self._threads = threads
         self._began = time.monotonic()
         self._bytes = self._weight = 0
         self._finished = 0.0
@@ -92,22 +91,19 @@ class Verification:
     def run(self, copies: Iterable[PartitionCopies]) -> list[Result]:
         """Partitions whose lineages disagree come first: whoever waits sees them first."""
         listed = list(copies)
-        try:
-            if self._quick:
-                self.results = [self._quickly(each) for each in listed]
-                return self.results
-            waiting = deque(sorted(listed, key=_agrees))
-            self._bytes = sum(each.bytes for each in listed)
-            self._weight = max(sum(map(_offsets, listed)), 1)
-            while (waiting or self.active) and not self._stop.is_set():
-                while waiting and len(self.active) < self._source.at_once:
-                    self.active.append(self._begin(waiting.popleft()))
-                self._round()
-                self._progress(len(listed))
-            self.interrupted = bool(waiting or self.active)
+        if self._quick:
+            self.results = [self._quickly(each) for each in listed]
             return self.results
-        finally:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+        waiting = deque(sorted(listed, key=_agrees))
+        self._bytes = sum(each.bytes for each in listed)
+        self._weight = max(sum(map(_offsets, listed)), 1)
+        while (waiting or self.active) and not self._stop.is_set():
+            while waiting and len(self.active) < self._source.at_once:
+                self.active.append(self._begin(waiting.popleft()))
+            self._round()
+            self._progress(len(listed))
+        self.interrupted = bool(waiting or self.active)
+        return self.results
 
     @property
     def unfinished(self) -> dict[TopicPartition, int]:
@@ -155,7 +151,7 @@ class Verification:
             self.active.append(item)
             for broker in item.question.window.brokers:
                 asked.setdefault((broker, item.question.marks), []).append(item)
-        for (broker, _), items, answers in self._pool.map(self._ask, asked.items()):
+        for (broker, _), items, answers in in_threads(self._ask, asked.items(), self._threads):
             for item in items:
                 if isinstance(answers, ConnectorError):
                     item.comparison.unreadable(broker, answers.reason)

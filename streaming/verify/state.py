@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from tidestaff.consistency.model import TopicPartition
+from tidestaff.consistency.partitions import TopicPartition
 from tidestaff.streaming.commands.exits import CommandError
 
 if TYPE_CHECKING:
@@ -17,13 +16,16 @@ VERSION: Final = 1
 DEFAULT_NAME: Final = "tidestaff-verify.state"
 
 
-@dataclass
 class State:
     """`about` is what was asked for: another question cannot be gone on with."""
 
-    about: dict[str, Any]
-    equal: dict[TopicPartition, dict[str, Any]] = field(default_factory=dict)
-    done_to: dict[TopicPartition, int] = field(default_factory=dict)
+    def __init__(
+        self,
+        about: dict[str, Any],
+        equal: dict[TopicPartition, dict[str, Any]] | None = None,
+        done_to: dict[TopicPartition, int] | None = None,
+    ) -> None:
+        self.about, self.equal, self.done_to = about, equal or {}, done_to or {}
 
     def save(self, path: Path) -> None:
         """Beside and renamed: whoever reads sees the old one or the new one."""

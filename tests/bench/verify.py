@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import re
+import select
 import subprocess
 import sys
 import tempfile
@@ -143,15 +144,15 @@ class Bench:
         asked = ["--broker-list", self.lab.bootstrap, "--topics-include", topic, "--time", "-2"]
         command = [*java, *asked, "--report-interval-ms", "100"]
         before, began = self._brokers(), time.monotonic()
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        ) as child:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as child:
             assert child.stdout is not None
             said: list[str] = []
-            for line in child.stdout:
+            for line in _lines(child.stdout.fileno(), began + _TOOL_WITHIN_S):
                 said.append(line.strip())
-                if until.search(line) or time.monotonic() - began > _TOOL_WITHIN_S:
+                if until.search(line):
                     break
+            else:
+                said.append(f"not at the end after {_TOOL_WITHIN_S:.0f} s; {said[-1:]}")
             run.wall_s, run.cpu_s = time.monotonic() - began, cpu_seconds(child.pid)
             proc = Path(f"/proc/{child.pid}")
             run.peak_mb = int(_found(_HWM, proc / "status")) / 1024
@@ -176,7 +177,7 @@ class Bench:
         command += ["--topic", topic, "--rate", "0"]
         before, agents, began = self._brokers(), self._of(self._agent_pids), time.monotonic()
         with tempfile.TemporaryFile() as out:
-            child = subprocess.Popen([*command, *more], stdout=out)
+            child = subprocess.Popen([*command, *more], stdout=out, env=_environment())
             _, status, usage = os.wait4(child.pid, 0)
             child.returncode = os.waitstatus_to_exitcode(status)
             run.wall_s = time.monotonic() - began
@@ -216,6 +217,18 @@ class Bench:
         for each in found:
             print(each, flush=True)
         return found
+
+
+def _lines(descriptor: int, until: float) -> Iterator[str]:
+    """What a process writes, as long as there is time: one that hangs writes nothing at all."""
+    rest = b""
+    while (left := until - time.monotonic()) > 0:
+        if not select.select([descriptor], [], [], left)[0]:
+            return
+        if not (data := os.read(descriptor, 1 << 16)):
+            return
+        *whole, rest = (rest + data).split(b"\n")
+        yield from (line.decode(errors="replace") for line in whole)
 
 
 def _environment() -> dict[str, str]:
@@ -290,9 +303,11 @@ def main(arguments: list[str]) -> int:
         bench = Bench(lab, agents, pids)
         diverged = _compare_sizes(bench, options)
         for count in map(int, filter(None, options.scale.split(","))):
-            topic = f"many-{count}"
+            topic, began = f"many-{count}", time.monotonic()
             lab.clients.create_topic(topic, partitions=count)
+            print(f"{topic}: created after {time.monotonic() - began:.0f} s", flush=True)
             bench.fill(topic, options.scale_size / 3)
+            print(f"{topic}: filled after {time.monotonic() - began:.0f} s", flush=True)
             bench.measure(topic, count, 1)
             lab.clients.delete_topic(topic)
     kept = {"runs": [asdict(r) for r in bench.runs], "diverged": [asdict(r) for r in diverged]}

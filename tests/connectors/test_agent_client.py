@@ -15,18 +15,19 @@ from tidestaff.connectors.agent_answers import AgentAnswer, encode_answer
 from tidestaff.connectors.agent_client import (
     AgentClient,
     AgentRefusesError,
-    Agents,
     AgentSilentError,
     AgentUrls,
+    _taken_apart,
     parse_agents,
-    with_files,
 )
 from tidestaff.connectors.agent_options import agent_options
+from tidestaff.connectors.agent_readings import Agents, with_files
 from tidestaff.connectors.broker_health import Problem
 from tidestaff.connectors.broker_options import BrokerOptions
 from tidestaff.connectors.brokers import BrokerConnector
+from tidestaff.connectors.disk_replica import DiskReplica
 from tidestaff.connectors.errors import ClusterUnreachableError, ConnectorError, OptionError
-from tidestaff.connectors.log_directories import Disk, DiskReplica
+from tidestaff.connectors.log_directories import Disk
 from tidestaff.consistency.model import (
     EpochEntry,
     HealthObservation,
@@ -132,6 +133,41 @@ def test_another_status_is_told_and_no_redirect_followed(status: int, says: str)
 def test_an_answer_that_is_not_as_agreed_is_refused(answer: bytes) -> None:
     with answering(answer) as (_, url), pytest.raises(AgentRefusesError, match="expected"):
         asked_client().ask(4, url, [ORDERS])
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}", (200, b"{}")),
+        (b"HTTP/1.1 503 x\r\ncontent-length:2\r\nA: b\r\n\r\n{}rest", (503, b"{}")),
+        (b"HTTP/1.0 200\r\n\r\n{}", (200, b"{}")),
+    ],
+    ids=["an-agent", "a-proxy", "no-length-is-up-to-the-end"],
+)
+def test_an_answer_has_a_status_and_a_body(answer: bytes, expected: tuple[int, bytes]) -> None:
+    assert _taken_apart(answer) == expected
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"220 mail.example ESMTP",
+        b"HTTP/2 200\r\n\r\n{}",
+        b"HTTP/1.0 2000 OK\r\n\r\n{}",
+        b"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\n{}",
+    ],
+)
+def test_what_is_no_whole_answer_is_refused(answer: bytes) -> None:
+    with pytest.raises(ValueError, match="no whole answer"):
+        _taken_apart(answer)
+
+
+def test_a_token_that_ends_its_line_is_not_sent() -> None:
+    with answering(b"{}") as (server, url):
+        with pytest.raises(AgentSilentError):
+            asked_client("secret\r\nX: y").ask(4, url, [ORDERS])
+        assert not server.asked
 
 
 def test_nobody_there_is_silence() -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tidestaff.connectors.log_directories import DiskReplica
+    from tidestaff.connectors.disk_replica import DiskReplica
     from tidestaff.connectors.segments import Batch
     from tidestaff.consistency.model import Observation
 

@@ -70,6 +70,36 @@ def test_a_digest_does_not_depend_on_where_segments_are_cut(tmp_path: Path, big:
     assert whole.digest(ranges[0]).batches == len(batches)
 
 
+@pytest.mark.parametrize("count", [20, 300], ids=["folded-one-by-one", "folded-as-a-table"])
+def test_headers_of_large_batches_are_folded_as_each_batch_alone_would_be(
+    tmp_path: Path, count: int
+) -> None:
+    batches = [v2(3 * n, 3, epoch=n // 50, value=b"x" * 3_000) for n in range(count)]
+    reader = RangeReader(str(write_segments(tmp_path, batches)))
+    wire = WireRanges(Broker({T0: batches}))
+    chance = random.Random(2)  # noqa: S311 - tests
+    ends = [chance.randint(1, 3 * count) for _ in range(10)]
+    for offsets in [OffsetRange(0, 3 * count), *(OffsetRange(end // 3, end) for end in ends)]:
+        assert reader.digest(offsets) == wire.digests(1, [(T0, offsets)])[T0]
+        assert reader.digest(offsets).batches == len(reader.marks(offsets))
+
+
+@pytest.mark.parametrize("count", [20, 300], ids=["folded-one-by-one", "folded-as-a-table"])
+@pytest.mark.parametrize("fault", [8, 16, 23, 57], ids=["size", "format", "delta", "records"])
+def test_a_large_batch_that_is_none_is_named_with_its_place(
+    tmp_path: Path, count: int, fault: int
+) -> None:
+    batches = [v2(3 * n, 3, value=b"x" * 3_000) for n in range(count)]
+    broken = count * 3 // 4
+    spoilt = bytearray(batches[broken])
+    spoilt[fault] = 0xFF
+    batches[broken] = bytes(spoilt)
+    found = RangeReader(str(write_segments(tmp_path, batches))).digest(OffsetRange(0, 3 * count))
+    assert found.unreadable_at == 3 * broken
+    assert found.batches == broken
+    assert str(len(b"".join(batches[:broken]))) in found.reason
+
+
 def test_an_index_leads_to_the_range_and_a_wrong_one_does_not_mislead(tmp_path: Path) -> None:
     batches = mixed(big=True)
     folder = write_segments(tmp_path, batches)

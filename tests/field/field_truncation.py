@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tidestaff.connectors.log_directories import DiskReplica
+    from tidestaff.connectors.disk_replica import DiskReplica
     from tidestaff.streaming.lab.clients import PartitionSeen
 
     from tests.field.field_watch import Alert

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from tidestaff.connectors import wire
 from tidestaff.connectors.agent_answers import encode_answer, encode_question
 from tidestaff.connectors.broker_health import Problem
-from tidestaff.connectors.log_directories import Disk, DiskReplica
+from tidestaff.connectors.disk_replica import DiskReplica
+from tidestaff.connectors.log_directories import Disk
 from tidestaff.consistency.model import (
     Assignment,
     ClusterObservation,

@@ -1,0 +1,25 @@
+"""What an agent tells of a replica, and what whoever asked for it reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from tidestaff.consistency.model import Lineage, TopicPartition
+
+
+class DiskReplica(NamedTuple):
+    """One replica by its files. None: not there, not asked for, or not readable (a problem says
+    so). `online` is False for one that was last seen in a directory that is offline now."""
+
+    partition: TopicPartition
+    log_dir: str
+    online: bool = True
+    topic_id: str | None = None
+    log_start_offset: int | None = None
+    high_watermark: int | None = None
+    recovery_point: int | None = None
+    log_end_offset: int | None = None
+    lineage: Lineage | None = None
+    read_at_ms: int | None = None
+    cleaner_offset: int | None = None
