@@ -43,6 +43,7 @@ SAME_EPOCH: Final = "written again in the same leader epoch"
 NO_EPOCHS: Final = "logs without epochs, and not every step was seen"
 REASSIGNED: Final = "states skipped between two samples, and another assignment"
 SKIPPED: Final = "states skipped between two samples"
+DELETING: Final = "the topic was being deleted by the first sample after it"
 REPLACED_DISK: Final = "the disk was replaced while the broker was away, no lineage before 0.11"
 TOO_WIDE: Final = "its range goes below a log start that no sample had shown"
 UNEXPLAINED: Final = "unexplained"
@@ -341,6 +342,8 @@ def _why_unseen(watched: Watched, loss: Loss, missing: list[OffsetRange]) -> str
     if not after:
         return NOT_AFTER
     leader = after[0]
+    if leader.deleting:
+        return DELETING
     gone = [run for run in gone if run.end > leader.log_start]
     if not gone:
         return RETENTION
@@ -462,4 +465,6 @@ def _election_found(watched: Watched, election: UncleanElection) -> tuple[str, s
         shown = contiguous and election.leader not in last.electable
     if not shown or next_.leader_epoch != election.leader_epoch:
         return "missed", SKIPPED
+    if next_.deleting:
+        return "missed", DELETING
     return "missed", REASSIGNED if writes > 1 and last.assigned != next_.assigned else UNEXPLAINED
