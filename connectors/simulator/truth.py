@@ -260,7 +260,10 @@ class Truth:
         in_office: Replica | None,
     ) -> list[Run]:
         """What a leader out of office commits is lost at once where the one in office (or, while
-        there is none, an earlier commit) has something else."""
+        there is none, an earlier commit) has something else.
+
+        What is lost already it cannot bring back, by holding it still: only a leader in office can.
+        """
         others = in_office.log.runs if in_office is not None else None
         kept = []
         for run in new:
@@ -273,7 +276,10 @@ class Truth:
                 lost = run._replace(start=missing.start, end=missing.end)
                 if not any(shared([lost], [gone]) for gone in book.lost):
                     self._lose(partition, book, lost, leader, since=leader.leader_epoch)
-            kept += _clipped([run], shared([run], against))
+            held = shared([run], against)
+            if others is None:
+                held = [part for each in held for part in _not_lost(book, run, each)]
+            kept += _clipped([run], held)
         return kept
 
     def _forget_below(self, book: _Book, floor: int) -> None:
@@ -315,6 +321,14 @@ class Truth:
                 self._cluster.now_ms, partition, book.topic_id, differing, pair, damaged
             )
             self.divergences.append(found)
+
+
+def _not_lost(book: _Book, run: Run, within: OffsetRange) -> list[OffsetRange]:
+    """The offsets of a range whose records, those of the run, were not lost before."""
+    left = [within]
+    for gone in book.lost:
+        left = [part for each in left for part in unshared([run], [gone], each)]
+    return left
 
 
 def _clipped(runs: list[Run], ranges: list[OffsetRange]) -> list[Run]:

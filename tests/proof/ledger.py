@@ -43,8 +43,10 @@ SAME_EPOCH: Final = "written again in the same leader epoch"
 NO_EPOCHS: Final = "logs without epochs, and not every step was seen"
 REASSIGNED: Final = "states skipped between two samples, and another assignment"
 SKIPPED: Final = "states skipped between two samples"
+DELETING: Final = "the topic was being deleted by the first sample after it"
 REPLACED_DISK: Final = "the disk was replaced while the broker was away, no lineage before 0.11"
 TOO_WIDE: Final = "its range goes below a log start that no sample had shown"
+FELL_BACK: Final = "all of it removed since the last sample, and the log fell back below it"
 UNEXPLAINED: Final = "unexplained"
 
 
@@ -86,7 +88,8 @@ def judge(watched: Watched) -> Outcome:
         kind = found.confirmed if is_true(watched, alarm) else found.false
         kind[alarm.violated.code] += 1
         if is_too_wide(watched, alarm):
-            found.reasons[f"loss raised: {TOO_WIDE}"] += 1
+            whole = _claimed_beyond(watched, alarm) == [alarm.violated.offsets]
+            found.reasons[f"loss raised: {FELL_BACK if whole else TOO_WIDE}"] += 1
         if is_replaced_disk(watched, alarm) and not _differs(watched, alarm):
             found.reasons[f"TRN006 raised: {REPLACED_DISK}"] += 1
     for loss in cluster.truth.losses:
@@ -239,7 +242,8 @@ def is_replaced_disk(watched: Watched, alarm: Alarm) -> bool:
 
 
 def is_too_wide(watched: Watched, alarm: Alarm) -> bool:
-    """A true loss, named together with offsets that retention had removed since the last sample.
+    """A true loss, named together with offsets that retention had removed since the last sample; or
+    a log that fell back below them, with which nothing else was lost that a sample had shown.
 
     Its own ground is checked: no coherent sample up to then had shown so high a log start, and what
     a torn one shows is no evidence.
@@ -249,12 +253,33 @@ def is_too_wide(watched: Watched, alarm: Alarm) -> bool:
     if watched.plan.every_ms == EVERY_STEP:
         return False
     beyond = _claimed_beyond(watched, alarm)
-    if not beyond or beyond == [alarm.violated.offsets]:
+    if not beyond:
         return False
-    glimpses = watched.watcher.glimpses.get(alarm.partition or TopicPartition("", 0), [])
-    known = (g.log_start for g in glimpses if g.at_ms < alarm.at_ms and g.coherent)
+    if beyond == [alarm.violated.offsets] and not _fell_back(watched, alarm, beyond[0]):
+        return False
+    seen = watched.watcher.glimpses.get(alarm.partition or TopicPartition("", 0), [])
+    glimpses = [g for g in seen if g.at_ms <= alarm.at_ms]
+    known = (
+        g.log_start
+        for g in glimpses
+        if g.at_ms < alarm.at_ms and g.coherent and g.topic == glimpses[-1].topic
+    )
     shown = max(known, default=0)
     return all(shown <= part.start and part.end <= alarm.floor for part in beyond)
+
+
+def _fell_back(watched: Watched, alarm: Alarm, offsets: OffsetRange) -> bool:
+    """Whether the leader's log begins below what retention had removed, without the records that
+    samples had shown there as committed: offsets are given out twice, which no clean leader does.
+    """
+    assert alarm.partition is not None
+    *before, now = (g for g in watched.watcher.glimpses[alarm.partition] if g.at_ms <= alarm.at_ms)
+    if now.at_ms != alarm.at_ms or not 0 <= now.log_start < alarm.floor:
+        return False
+    runs = (run for g in before if g.topic == now.topic for run in g.shown)
+    shown = clip(runs, offsets)
+    kept = any(shared([run], sorted_runs(now.held, run)) for run in shown)
+    return not kept and covers((OffsetRange(r.start, r.end) for r in shown), offsets)
 
 
 def _by(entries: Iterable[Entry], alarm: Alarm) -> list[Entry]:
@@ -341,6 +366,8 @@ def _why_unseen(watched: Watched, loss: Loss, missing: list[OffsetRange]) -> str
     if not after:
         return NOT_AFTER
     leader = after[0]
+    if leader.deleting:
+        return DELETING
     gone = [run for run in gone if run.end > leader.log_start]
     if not gone:
         return RETENTION
@@ -462,4 +489,6 @@ def _election_found(watched: Watched, election: UncleanElection) -> tuple[str, s
         shown = contiguous and election.leader not in last.electable
     if not shown or next_.leader_epoch != election.leader_epoch:
         return "missed", SKIPPED
+    if next_.deleting:
+        return "missed", DELETING
     return "missed", REASSIGNED if writes > 1 and last.assigned != next_.assigned else UNEXPLAINED

@@ -244,9 +244,17 @@ In words:
   Where a replica has heard of a later leader epoch nothing that compares offsets is judged; and up
   to 2.7 a leader of a later epoch names no topic id, so that what it has committed is not counted:
   it may speak of a deleted topic of that name.
-- A deposed leader that goes on committing after its loss was reported: what it adds is counted in
-  rounds in which the leader in office answers. In others it is not: the reported range grows later,
-  or not at all.
+- What a leader commits while the round shows nobody in office, or another leader's records are
+  known at these offsets, waits until somebody in office answers, and is then reported if it is
+  gone. That needs a reading that names its topic id (2.8 and later); before, what a deposed leader
+  commits next to a reported loss is not counted. Records that were reported as lost, came back to
+  office for a moment with a deposed leader that nobody saw there, and went again, are reported
+  once.
+- Records that retention or DeleteRecords removed since the last sample, and that are then gone from
+  a leader whose log fell back below them, are named with the loss: no sample had shown the log
+  start. That the log fell back is true; that it took these records is not to be told.
+- A topic that is being deleted is not judged any more, nor is what happened to it since the sample
+  before.
 - ELE001 and the other rules that look at a change between two rounds pass over a change that is
   first seen in a round in which it happened (all but CTL004, ELE009 and the losses).
 

@@ -73,6 +73,7 @@ class Glimpse(NamedTuple):
     answered: frozenset[BrokerId] = frozenset()
     doubtful: tuple[Run, ...] = ()
     assigned: tuple[BrokerId, ...] = ()
+    deleting: bool = False
 
     @property
     def coherent(self) -> bool:
@@ -176,6 +177,7 @@ def glimpse(cluster: SimulatedCluster, observation: PartitionObservation, topic:
         frozenset(r.broker for r in observation.replicas if r.log_end_offset is not None),
         tuple(doubtful),
         observation.assignment.replicas,
+        observation.deleting,
     )
 
 

@@ -1,0 +1,48 @@
+"""The simulator's own ledger: what is committed, and what counts as lost, once or again."""
+
+from __future__ import annotations
+
+import pytest
+from tidestaff.connectors.simulator.cluster import SimulatedCluster
+from tidestaff.connectors.simulator.settings import QUICK
+from tidestaff.connectors.simulator.story import Story
+
+A, B, C = 1, 2, 3
+
+
+def lost_while_its_heir_is_asleep(preset: str) -> Story:
+    """A sleeps with the record and is elected in its sleep; B, elected after it, has lost it with
+    the power, and C has cut it off. Then B dies, so that nobody is in office."""
+    cluster = SimulatedCluster(preset, [A, B, C], {"t": [[C, A, B]]}, QUICK)
+    story = Story(cluster, "t")
+    story.write("M0")
+    cluster.advance(1_000)
+    assert [story.ends(b) for b in (A, B, C)] == [(1, 1)] * 3
+    cluster.on("pause", A)
+    cluster.on("session_expiry", C)
+    cluster.advance(50)
+    assert story.metadata.state.leader == A
+    cluster.on("power_loss", B)
+    cluster.on("start", B)
+    cluster.advance(cluster.settings.session_ms)
+    assert story.metadata.state.leader == B
+    assert [story.ends(b) for b in (A, B, C)] == [(1, 1), (0, 0), (0, 0)]
+    cluster.on("crash", B)
+    return story
+
+
+@pytest.mark.parametrize("preset", ["3.9.1-kraft", "4.1.1-kraft"])
+def test_what_is_lost_is_not_committed_again_by_a_leader_that_was_deposed_in_its_sleep(
+    preset: str,
+) -> None:
+    """KRaft's metadata is a log: who wakes up goes through every epoch, also the one it led in."""
+    story = lost_while_its_heir_is_asleep(preset)
+    cluster, led = story.cluster, []
+    [loss] = cluster.truth.losses
+    assert (loss.offsets, loss.leader) == ((0, 1), B)
+    cluster.after_event = lambda _: led.append(story.replica(A).leads)
+    cluster.on("resume", A)
+    cluster.advance(cluster.settings.session_ms + story.reaction_ms)
+    assert any(led), "it led for a moment, in an epoch that is over"
+    assert story.metadata.state.leader == C
+    assert cluster.truth.losses == [loss]
