@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from tidestaff.connectors.simulator.broker import Broker
     from tidestaff.connectors.simulator.cluster import SimulatedCluster
+    from tidestaff.connectors.simulator.coordination import PartitionMetadata
     from tidestaff.consistency.model import TopicPartition
 
     Action = dict[str, Any]
@@ -49,7 +50,8 @@ WEIGHTS: Final[dict[str, int]] = {
     "unclean_setting": 1,
 }
 
-# What takes committed records away although every rule of the protocol is kept.
+# What takes committed records away although every rule of the protocol is kept. A reassignment
+# does, too, where it replaces one whose new replicas alone are in sync: it may beside the others.
 MAY_LOSE: Final = frozenset({"power_loss", "wipe_disk", "unclean_election", "unclean_setting"})
 NEVER_LOSE: Final = frozenset(WEIGHTS) - MAY_LOSE
 
@@ -71,6 +73,7 @@ class RandomFaults:
     ) -> None:
         self.cluster = cluster
         self.kinds = sorted(kinds)
+        self.may_lose = not MAY_LOSE.isdisjoint(kinds)
         self.weights = {**WEIGHTS, **(weights or {})}
         self.every_ms = every_ms
         self.chance = random.Random(seed)  # noqa: S311 - reproducible on purpose
@@ -200,8 +203,16 @@ def _reassign(faults: RandomFaults) -> list[Action]:
         assert known is not None
         size = len(known.assignment.target)
         target = faults.chance.sample(brokers, min(size, len(brokers)))
-        found.append(_one(do="reassign", **_of(partition), replicas=target))
+        if faults.may_lose or not _strands(known, target):
+            found.append(_one(do="reassign", **_of(partition), replicas=target))
     return found
+
+
+def _strands(known: PartitionMetadata, target: list[int]) -> bool:
+    """Whether all that are in sync were only being added, and would be added no more: replacing a
+    reassignment deletes these at once."""
+    in_sync = set(known.state.isr)
+    return bool(in_sync) and in_sync.isdisjoint((*target, *known.assignment.origin))
 
 
 def _retention(faults: RandomFaults) -> list[Action]:

@@ -71,6 +71,14 @@ class StaleWrite(NamedTuple):
     partition: TopicPartition
 
 
+class Stranded(NamedTuple):
+    """The last in-sync replica, deleted because a reassignment was replaced by another."""
+
+    at_ms: int
+    partition: TopicPartition
+    broker: BrokerId
+
+
 @dataclass(slots=True)
 class _Book:
     topic_id: str
@@ -88,8 +96,8 @@ class _Book:
 
 
 class Truth:
-    """`losses` and `divergences`, with their times and exact offset ranges, `unclean_elections`
-    and `stale_writes`."""
+    """`losses` and `divergences`, with their times and exact offset ranges, `unclean_elections`,
+    `stale_writes` and `stranded`."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
@@ -99,6 +107,7 @@ class Truth:
         self.divergences: list[Divergence] = []
         self.unclean_elections: list[UncleanElection] = []
         self.stale_writes: list[StaleWrite] = []
+        self.stranded: list[Stranded] = []
 
     def wiped(self, broker: BrokerId, partitions: list[TopicPartition]) -> None:
         self._wiped.update((broker, partition) for partition in partitions)
@@ -154,6 +163,12 @@ class Truth:
         """A ZooKeeper controller of that epoch writes a state."""
         if epoch < self._cluster.mode.controller_epoch():
             self.stale_writes.append(StaleWrite(self._cluster.now_ms, partition))
+
+    def dropped(self, partition: TopicPartition, broker: BrokerId, state: PartitionState) -> None:
+        """A replaced reassignment takes a replica away; `state` is what is written then. The last
+        member of an ISR stays in it by name, though its log is deleted."""
+        if broker in state.isr:
+            self.stranded.append(Stranded(self._cluster.now_ms, partition, broker))
 
     def _note_electable(self, book: _Book, state: PartitionState) -> None:
         """Before 1.1 a dying ISR may leave none: then its last members, with their leader, are the

@@ -113,6 +113,7 @@ class ZkTopics:
         for dropped in [b for b in current.replicas if b not in replicas]:
             # What an earlier reassignment was adding goes at once, also from the ISR.
             self.controller.remove_from_isr(partition, dropped)
+            self.cluster.truth.dropped(partition, dropped, self.zk.states[partition].state)
             self.controller.tell_stop(partition, dropped, delete=True)
         if adding or removing:
             self._reassignment_step(partition)

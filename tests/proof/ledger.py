@@ -24,13 +24,14 @@ if TYPE_CHECKING:
         Divergence,
         Loss,
         StaleWrite,
+        Stranded,
         UncleanElection,
     )
 
     from tests.proof.histories import Watched
     from tests.proof.watching import Alarm, Glimpse
 
-Entry = TypeVar("Entry", "Loss", "Divergence", "UncleanElection", "StaleWrite")
+Entry = TypeVar("Entry", "Loss", "Divergence", "UncleanElection", "StaleWrite", "Stranded")
 NOT_COMMITTED: Final = "no sample showed the commit"
 DOUBTFUL: Final = "shown in a later epoch than the metadata's, without a topic id"
 OUT_OF_OFFICE: Final = "committed out of office beside a reported loss, without topic ids"
@@ -124,6 +125,8 @@ def is_true(watched: Watched, alarm: Alarm) -> bool:
         return not _claimed_beyond(watched, alarm) or is_too_wide(watched, alarm)
     if code in DIFFERENT_RECORDS and offsets is not None:
         return _differs(watched, alarm) or is_replaced_disk(watched, alarm)
+    if code == "ISR001":
+        return any(s.broker == alarm.violated.broker for s in _by(truth.stranded, alarm))
     return code == "CTL004" and _written_by_a_stale_controller(watched, alarm)
 
 

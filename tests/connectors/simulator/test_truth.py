@@ -46,3 +46,26 @@ def test_what_is_lost_is_not_committed_again_by_a_leader_that_was_deposed_in_its
     assert any(led), "it led for a moment, in an epoch that is over"
     assert story.metadata.state.leader == C
     assert cluster.truth.losses == [loss]
+
+
+def test_replacing_a_reassignment_deletes_the_last_replica_in_sync_and_leaves_it_in_the_isr() -> (
+    None
+):
+    """In ZooKeeper mode what was being added goes at once; the last ISR member stays by name."""
+    cluster = SimulatedCluster("3.9.1", [A, B, C], {"t": [[B]]}, QUICK)
+    story = Story(cluster, "t")
+    story.write("M0")
+    cluster.apply({"do": "pause", "broker": C})
+    cluster.apply({"do": "reassign", "topic": "t", "partition": 0, "replicas": [A, C]})
+    cluster.advance(1_000)
+    assert set(story.metadata.state.isr) == {A, B}
+    cluster.on("crash", B)
+    cluster.advance(2 * cluster.settings.session_ms)
+    assert story.metadata.state.isr == (A,)
+    assert cluster.truth.stranded == []
+    cluster.apply({"do": "reassign", "topic": "t", "partition": 0, "replicas": [C]})
+    cluster.advance(1_000)
+    [stranded] = cluster.truth.stranded
+    assert stranded.broker == A
+    assert story.metadata.state.isr == (A,)
+    assert A not in story.metadata.assignment.replicas
