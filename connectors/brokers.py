@@ -175,7 +175,7 @@ class BrokerConnector:
     def _refresh(
         self,
         brokers: Collection[BrokerId],
-        topics: Collection[str],
+        topics: Mapping[str, object],
         changed: ChangedValues | None,
     ) -> RuleSet:
         if self._settings.refresh(brokers, topics, self._now_ms(), changed):

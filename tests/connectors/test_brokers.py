@@ -19,7 +19,7 @@ from tidestaff.connectors.broker_answers import (
 )
 from tidestaff.connectors.broker_lineage import Leading, walk
 from tidestaff.connectors.broker_options import BrokerOptions, options_of
-from tidestaff.connectors.broker_settings import rules_of
+from tidestaff.connectors.broker_settings import ClusterSettings, rules_of
 from tidestaff.connectors.errors import (
     ClusterUnreachableError,
     ControllerSilentError,
@@ -28,11 +28,13 @@ from tidestaff.connectors.errors import (
     UnsupportedRequestError,
 )
 from tidestaff.connectors.pacing import Pace
+from tidestaff.connectors.wire import observation_of, row_of
 from tidestaff.consistency.model import (
     Assignment,
     Bracket,
     EpochEntry,
     LineageSource,
+    PartitionSettings,
     ProblemKind,
     TopicPartition,
 )
@@ -300,6 +302,92 @@ def test_settings_come_from_topic_and_brokers() -> None:
     assert (settings.compacted, settings.remote_storage) == (True, True)
     assert settings.replica_lag_time_max_ms == 7_000
     assert settings.session_timeout_ms == cluster_of(seen).session_timeout_ms == 6_000
+
+
+def test_a_topic_that_went_and_came_back_is_told_with_what_it_says_now() -> None:
+    cluster = FakeCluster.with_topic()
+    cluster.topic_settings["orders"] = {"min.insync.replicas": "2"}
+    watched = Watched(cluster)
+    watched.round()
+    orders = cluster.partitions.pop(ORDERS)
+    cluster.partitions[TopicPartition("invoices", 0)] = orders._replace(topic_id="another")
+    watched.round()
+    cluster.partitions[ORDERS] = orders
+    cluster.topic_settings["orders"] = {"min.insync.replicas": "1"}
+    found = {each.topic: each.settings.min_insync_replicas for each in partitions(watched.round())}
+    assert found == {"orders": 1, "invoices": 1}
+
+
+def test_a_topic_made_anew_between_two_rounds_has_settings_of_its_own_at_once() -> None:
+    cluster = FakeCluster.with_topic()
+    cluster.topic_settings["orders"] = {"min.insync.replicas": "2"}
+    watched = Watched(cluster)
+    assert watched.partition().settings.min_insync_replicas == 2
+    cluster.partitions[ORDERS] = cluster.partitions[ORDERS]._replace(topic_id="another")
+    cluster.topic_settings["orders"] = {"unclean.leader.election.enable": "true"}
+    settings = watched.partition().settings
+    assert (settings.unclean_leader_election_enable, settings.min_insync_replicas) == (True, 1)
+
+
+def test_settings_of_a_topic_nobody_told_of_are_the_defaults() -> None:
+    """A watch or a burst may show a topic before its settings are asked for."""
+    settings = ClusterSettings(FakeCluster(), BrokerOptions("somewhere:9092"))
+    settings.refresh([1], {}, 0)
+    assert settings.of("orders").min_insync_replicas == 1
+
+
+@pytest.mark.parametrize(
+    ("topic", "broker", "place"),
+    [
+        pytest.param(
+            {"min.insync.replicas": "two"}, {}, "settings of topic orders", id="min-isr-in-words"
+        ),
+        pytest.param(
+            {"unclean.leader.election.enable": ""}, {}, "settings of topic orders", id="no-flag"
+        ),
+        pytest.param(
+            {}, {"replica.lag.time.max.ms": "9" * 30}, "settings of broker 1", id="longer-than-long"
+        ),
+        pytest.param(
+            {}, {"inter.broker.protocol.version": "abc"}, "settings of broker 1", id="no-protocol"
+        ),
+        pytest.param(
+            {},
+            {"inter.broker.protocol.version": "9.9"},
+            "inter.broker.protocol.version",
+            id="protocol-of-no-release",
+        ),
+    ],
+)
+def test_a_setting_that_kafka_would_not_take_is_told_and_the_default_counts(
+    topic: dict[str, str], broker: dict[str, str], place: str
+) -> None:
+    cluster = FakeCluster.with_topic()
+    cluster.told = Software("2.8", kraft=False)
+    cluster.topic_settings["orders"] = {**topic, "cleanup.policy": "compact"}
+    cluster.broker_settings = {**broker, "zookeeper.session.timeout.ms": "7000"}
+    watched = Watched(cluster)
+    seen = watched.round()
+    told = {each.place: each for each in health(seen)}
+    assert place in told
+    assert told[place].problem is ProblemKind.MALFORMED
+    (found,) = partitions(seen)
+    assert found.settings == PartitionSettings(compacted=True, session_timeout_ms=7_000)
+    assert str(found.rules.protocol) == "2.8"
+
+
+def test_numbers_and_flags_are_read_as_kafka_reads_them() -> None:
+    cluster = FakeCluster.with_topic()
+    cluster.topic_settings["orders"] = {
+        "min.insync.replicas": " +2 ",
+        "unclean.leader.election.enable": " True",
+    }
+    cluster.broker_settings = {"leader.imbalance.check.interval.seconds": str(2**63 - 1)}
+    seen = Watched(cluster).round()
+    (found,) = partitions(seen)
+    assert (found.settings.min_insync_replicas, health(seen)) == (2, [])
+    assert found.settings.unclean_leader_election_enable
+    assert observation_of(row_of(found)) == found  # 64 bits are enough for it
 
 
 def test_settings_are_kept_and_asked_for_again_now_and_then() -> None:
