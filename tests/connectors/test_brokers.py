@@ -260,7 +260,53 @@ def test_a_lineage_that_changes_while_it_is_asked_for_is_not_delivered() -> None
         {ORDERS: Leading(4, 4, 0)},
         lambda asked: [EpochEnd(0, *next(answers)) for _ in asked],
     )
-    assert found == {}
+    assert (found.found, found.too_long) == ({}, [])
+
+
+def test_a_leader_with_hundreds_of_epochs_tells_its_lineage_once() -> None:
+    cluster = FakeCluster.with_topic(epoch=400)
+    for replica in cluster.replicas.values():
+        replica.leo = replica.hw = 1_000
+    watched = Watched(cluster, header_fetches=0)
+    watched.round()
+    cluster.asked.clear()
+    leader = watched.partition().replicas[0]
+    assert leader.lineage == tuple(EpochEntry(each, 2 * each) for each in range(401))
+    assert cluster.asked["epoch_ends"] == 4
+
+
+def test_a_lineage_that_is_too_long_is_told_and_not_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidestaff.connectors.broker_lineage.LONGEST", 20)
+    cluster = FakeCluster.with_topic(epoch=30)
+    for replica in cluster.replicas.values():
+        replica.leo = replica.hw = 100
+    watched = Watched(cluster, header_fetches=0, settings_refresh_ms=3 * ROUND_MS)
+    (told,) = health(watched.round())
+    assert (told.place, told.problem, told.broker, told.topic) == (
+        *("lineage of topic orders on broker 1", ProblemKind.UNREADABLE, 1, "orders"),
+    )
+    assert "tidestaff agent" in told.remedy
+    cluster.asked.clear()
+    assert [each.place for each in health(watched.round())] == [told.place]
+    assert cluster.asked["epoch_ends"] == 4
+    # Retention has removed the older ones. It is looked for when everything is asked anew.
+    for replica in cluster.replicas.values():
+        replica.start, replica.lineage = 50, replica.lineage[25:]
+    seen = [watched.round() for _ in range(2)]
+    assert partitions(seen[-1])[0].replicas[0].lineage is not None
+    assert [each.problem for each in health(seen[-1])] == [ProblemKind.OK]
+
+
+def test_a_lineage_that_was_cut_while_it_was_asked_for_is_asked_for_again() -> None:
+    cluster = FakeCluster.with_topic(epoch=4)
+    cluster.replicas[1, ORDERS].lineage = ((0, 0), (1, 12), (4, 8))
+    watched = Watched(cluster, header_fetches=0)
+    seen = watched.round()
+    assert (partitions(seen)[0].replicas[0].lineage, health(seen)) == (None, [])
+    cluster.replicas[1, ORDERS].lineage = ((0, 0), (4, 8))
+    assert watched.partition().replicas[0].lineage == (EpochEntry(0, 0), EpochEntry(4, 8))
 
 
 def test_a_known_lineage_costs_one_question_a_reading_and_follows_the_log_start() -> None:
