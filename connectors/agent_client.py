@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import http.client
 import re
+import socket
 import ssl
-import time
+import threading
 from contextlib import closing, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 from urllib.parse import urlsplit
 
 from tidestaff.connectors.agent_answers import (
@@ -176,16 +177,20 @@ class AgentClient:
 
     def _post(self, url: str, path: str, body: bytes) -> tuple[int, bytes]:
         parts = urlsplit(url)
-        until = time.monotonic() + self._timeout_s
-        host, port = parts.hostname or "", parts.port
+        host = parts.hostname or ""
+        port = parts.port or (443 if parts.scheme == "https" else 80)
         connection = http.client.HTTPConnection(host, port, timeout=self._timeout_s)
-        if parts.scheme == "https":
-            # Not before: reading the system's certificates costs more than most questions.
-            self._tls = self._tls or ssl.create_default_context()
-            connection = http.client.HTTPSConnection(
-                host, port, timeout=self._timeout_s, context=self._tls
-            )
-        with closing(connection):
+        with closing(connection), _Deadline(self._timeout_s) as deadline:
+            connection.connect()
+            if parts.scheme == "https":
+                # Not before: reading the system's certificates costs more than most questions.
+                self._tls = self._tls or ssl.create_default_context()
+                connection.sock = self._tls.wrap_socket(
+                    connection.sock, server_hostname=host, do_handshake_on_connect=False
+                )
+            deadline.cuts(connection.sock)
+            if isinstance(connection.sock, ssl.SSLSocket):
+                connection.sock.do_handshake()
             headers = {"Content-Type": "application/json"}
             if self._token is not None:
                 headers["Authorization"] = f"Bearer {self._token}"
@@ -196,11 +201,42 @@ class AgentClient:
                 size += len(chunk)
                 if size > LARGEST_ANSWER:
                     raise http.client.HTTPException
-                if time.monotonic() > until:
-                    raise TimeoutError
                 parts_read.append(chunk)
             self.bytes_moved += len(body) + size
             return response.status, b"".join(parts_read)
+
+
+class _Deadline:
+    """The time for a whole exchange. A socket's own timeout is for each piece of it, and whoever
+    sends a byte now and then would be listened to for ever."""
+
+    def __init__(self, seconds: float) -> None:
+        self._socket: socket.socket | None = None
+        self._over = threading.Event()
+        self._timer = threading.Timer(seconds, self._cut)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def cuts(self, connected: socket.socket) -> None:
+        self._socket = connected
+        if self._over.is_set():
+            raise TimeoutError
+
+    def _cut(self) -> None:
+        self._over.set()
+        if self._socket is not None:
+            with suppress(OSError):
+                # Not TLS's own, which waits for the other side.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    def __exit__(self, *_: object) -> None:
+        """What looks like the end of an answer, or like an error, is the end of our patience."""
+        self._timer.cancel()
+        if self._over.is_set():
+            raise TimeoutError from None
 
 
 class Agents:
