@@ -116,11 +116,14 @@ class SocketRecords:
         address = self._addresses.address(broker)
         if address is None:
             return None
+        connection = None
         try:
             connection = _Connection(address, self._addresses.timeout_ms)
             told = connection.ask(_API_VERSIONS, 0, b"", _Buffer())
             least, most = decode_versions(told).get(_FETCH, (0, 0))
         except (OSError, struct.error, ValueError) as error:
+            if connection is not None:
+                connection.close()
             raise BrokerSilentError(broker, _cause(error)) from None
         if least <= _VERSION <= most:
             return connection
