@@ -3,6 +3,7 @@ belongs together, and what is said where something cannot be read."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from tidestaff.connectors.broker_answers import (
 from tidestaff.connectors.broker_lineage import Leading, walk
 from tidestaff.connectors.broker_options import BrokerOptions, options_of
 from tidestaff.connectors.broker_settings import ClusterSettings, rules_of
+from tidestaff.connectors.brokers import BrokerConnector
 from tidestaff.connectors.errors import (
     ClusterUnreachableError,
     ControllerSilentError,
@@ -940,3 +942,17 @@ def test_a_restarted_connector_says_of_what_it_told_before_that_it_is_over() -> 
     after.now_ms += 600_000
     assert [(h.place, h.problem) for h in health(after.round())] == [("broker 3", ProblemKind.OK)]
     assert health(after.round()) == []
+
+
+def test_closing_a_connector_ends_what_asks_for_it() -> None:
+    pool = ThreadPoolExecutor(2)
+    connector = BrokerConnector(
+        *(FakeCluster.with_topic(), "west", BrokerOptions("somewhere:9092", jitter_ms=0)),
+        now_ms=lambda: 0,
+        each=pool.map,
+        closing=pool.shutdown,
+    )
+    assert connector.round()
+    connector.close()
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        pool.submit(int)
