@@ -230,6 +230,8 @@ def decode_fetch(answer: memoryview) -> dict[TopicPartition, FetchedRecords]:
     (topics,), at = _SIZE.unpack_from(answer, at), at + _SIZE.size
     for _ in range(topics):
         (length,), at = _NAME.unpack_from(answer, at), at + _NAME.size
+        if length < 0:
+            raise ValueError("a topic without a name")  # and it would be read for ever
         topic, at = str(answer[at : at + length], "utf-8"), at + length
         (partitions,), at = _SIZE.unpack_from(answer, at), at + _SIZE.size
         for _ in range(partitions):
