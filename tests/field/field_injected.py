@@ -78,7 +78,7 @@ def _parts_of(kind: Kind) -> list[str]:
         "contents",
         "tail",
         *(["epochs"] if version >= (0, 11) else []),
-        # 2.8 with ZooKeeper has topic ids, but no file of them beside a follower's log.
+        # 2.8 with ZooKeeper has topic ids, but no file of them beside a new topic's logs.
         *(["identity"] if version >= (3, 0) else []),
         *(["disk"] if version >= (1, 0) else []),
         *(["znodes"] if kind.mode == "zookeeper" else []),
