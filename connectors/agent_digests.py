@@ -155,7 +155,8 @@ def _answer(found: object) -> DigestAnswer:
         optional("unreadable_at"),
         read_text(body.get("reason", ""), "reason"),
     )
-    return DigestAnswer(told, tuple(_mark(each) for each in body.get("marks", ())))
+    marks = read_list(body.get("marks", []), "marks")
+    return DigestAnswer(told, tuple(_mark(each) for each in marks))
 
 
 def _mark(found: object) -> BatchMark:

@@ -193,7 +193,7 @@ def listed_offset(answer: Any) -> ListedOffset:
 
 @_of_an_answer
 def values_of(result: Any) -> dict[str, str]:
-    return {each.name: each.value for each in result.configs if each.value is not None}
+    return {each.name: each.value for each in items(result.configs) if each.value is not None}
 
 
 def items(found: Any, least: int = 0) -> Sequence[Any]:

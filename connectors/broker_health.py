@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tidestaff.connectors.broker_answers import KAFKA_STORAGE_ERROR, error_name
+from tidestaff.connectors.broker_lineage import LONGEST
 from tidestaff.connectors.errors import (
     AuthenticationRefusedError,
     ConnectorError,
@@ -120,7 +121,9 @@ def broker_problem(broker: BrokerId, error: ConnectorError) -> Problem:
 def voter_problems(quorum: Quorum) -> Iterator[Problem]:
     """Voters that have not fetched the metadata log for long, by the clock of the quorum's leader.
     Before 3.3 it does not tell when they did."""
-    (now_ms,) = [v.last_caught_up_ms for v in quorum.voters if v.node == quorum.leader] or (-1,)
+    now_ms = max(
+        (v.last_caught_up_ms for v in quorum.voters if v.node == quorum.leader), default=-1
+    )
     for voter in quorum.voters:
         silent_ms = now_ms - voter.last_fetch_ms
         if voter.node == quorum.leader or now_ms < 0 or voter.last_fetch_ms < 0:
@@ -152,4 +155,19 @@ def replica_problems(broker: BrokerId, told: Told) -> Iterator[Problem]:
             else "compare the topic's assignment with what the broker holds",
             broker=broker,
             topic=partition.topic,
+        )
+    for partition in told.too_long:
+        reading = told.readings.get(partition)
+        if reading is None or reading.lineage is not None:
+            continue  # its agent has read it from the file
+        yield Problem(
+            f"lineage of topic {partition.topic} on broker {broker}",
+            ProblemKind.UNREADABLE,
+            f"broker {broker} leads {partition} with more than {LONGEST} leader epochs in its log: "
+            "its lineage is not read, so that rules on epochs are blind there",
+            "run 'tidestaff agent' beside the broker, which reads the lineage from its file; or "
+            "let retention remove the oldest records",
+            broker=broker,
+            topic=partition.topic,
+            at_once=True,
         )

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from tidestaff.connectors.broker_answers import EpochEnd
     from tidestaff.consistency.model import BrokerId, Lineage, TopicPartition
 
-LONGEST: Final = 200
-"""Entries of one lineage; a longer one is not delivered."""
+LONGEST: Final = 2_000
+"""Entries of one lineage: each costs a request. A longer one is not delivered, and that is told."""
+
+
+Office = tuple["BrokerId", int, str | None]
+"""Who leads, in which epoch, which topic id: under it a lineage changes at its beginning only."""
 
 
 class Leading(NamedTuple):
@@ -41,6 +45,7 @@ class _Walk:
         self.certain = True
         self.above: int | None = None
         self.failed = False
+        self.too_long = False
         self.done = False
         self._finish_at_epoch_zero()
 
@@ -62,7 +67,8 @@ class _Walk:
             self.above = start
             self.candidate, self.certain = answer.epoch, answer.epoch < asked
             self._finish_at_epoch_zero()
-        self.failed = self.failed or len(self.entries) > LONGEST
+        self.too_long = len(self.entries) > LONGEST
+        self.failed = self.failed or self.too_long
 
     def _finish_at_epoch_zero(self) -> None:
         """Nobody can be asked for what ends before epoch 0; its entry starts where the log does."""
@@ -77,11 +83,19 @@ class _Walk:
         return None if self.failed else tuple(reversed(self.entries))
 
 
+class Walked(NamedTuple):
+    """Complete lineages, and those that have too many entries. What is in neither was cut or
+    refused while it was asked for: it may be found the next time."""
+
+    found: dict[TopicPartition, Lineage]
+    too_long: list[TopicPartition]
+
+
 def walk(
     leading: Mapping[TopicPartition, Leading],
     ask: Callable[[Sequence[EpochQuestion]], Sequence[EpochEnd]],
-) -> dict[TopicPartition, Lineage]:
-    """The complete lineages among these leaders; all of them go down together, in few requests."""
+) -> Walked:
+    """The lineages of these leaders; all of them go down together, in few requests."""
     walks = {partition: _Walk(each) for partition, each in leading.items()}
     while open_walks := [(p, w) for p, w in walks.items() if not (w.done or w.failed)]:
         questions = [
@@ -91,7 +105,10 @@ def walk(
         for (_, each), answer in zip(open_walks, ask(questions), strict=True):
             each.take(answer)
     found = {partition: each.lineage() for partition, each in walks.items()}
-    return {partition: lineage for partition, lineage in found.items() if lineage is not None}
+    return Walked(
+        {partition: lineage for partition, lineage in found.items() if lineage is not None},
+        [partition for partition, each in walks.items() if each.too_long],
+    )
 
 
 def from_log_start(lineage: Lineage, log_start_offset: int) -> Lineage:
@@ -107,11 +124,10 @@ class Lineages:
     """Lineages by leader: within one leader epoch a leader's list changes at its beginning only."""
 
     def __init__(self) -> None:
-        self._known: dict[TopicPartition, tuple[tuple[BrokerId, int, str | None], Lineage]] = {}
+        self._known: dict[TopicPartition, tuple[Office, Lineage]] = {}
+        self._too_long: dict[TopicPartition, Office] = {}
 
-    def known(
-        self, partition: TopicPartition, office: tuple[BrokerId, int, str | None]
-    ) -> Lineage | None:
+    def known(self, partition: TopicPartition, office: Office) -> Lineage | None:
         held = self._known.get(partition)
         return held[1] if held is not None and held[0] == office else None
 
@@ -122,11 +138,19 @@ class Lineages:
     def keep(
         self,
         partition: TopicPartition,
-        office: tuple[BrokerId, int, str | None],
+        office: Office,
         lineage: Lineage,
     ) -> None:
         self._known[partition] = (office, lineage)
 
+    def is_too_long(self, partition: TopicPartition, office: Office) -> bool:
+        """It was found to be so: asking again would cost as many requests, and show the same."""
+        return self._too_long.get(partition) == office
+
+    def keep_too_long(self, partition: TopicPartition, office: Office) -> None:
+        self._too_long[partition] = office
+
     def forget(self) -> None:
         """Now and then everything is asked anew."""
         self._known.clear()
+        self._too_long.clear()

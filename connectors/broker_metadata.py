@@ -62,7 +62,11 @@ class BrokerMetadata:
 
     def before(self, turn: int, refresh: Refresh, problems: Problems) -> ClusterView:
         metadata = self._before = self._reader.metadata(turn)
-        topics = {p.topic for p in metadata.partitions if self._options.wants(p.topic)}
+        topics = {
+            partition.topic: known.topic_id
+            for partition, known in metadata.partitions.items()
+            if self._options.wants(partition.topic)
+        }
         rules = self._rules = refresh(metadata.brokers.keys(), topics, None)
         controller = self._controller(metadata, problems)
         moving = self._moving = self._reassignments(metadata, problems)

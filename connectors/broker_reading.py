@@ -32,17 +32,19 @@ if TYPE_CHECKING:
 
     from tidestaff.connectors.broker_answers import BrokerReader
     from tidestaff.connectors.broker_following import FollowerLineages
-    from tidestaff.connectors.broker_lineage import Lineages
+    from tidestaff.connectors.broker_lineage import Lineages, Office
     from tidestaff.consistency.model import BrokerId, Lineage, TopicPartition
 
 
 class Told(NamedTuple):
     """What a broker said of its replicas, the error codes of those it said nothing of, and for
-    topics it may not tell of: the operation that is not allowed."""
+    topics it may not tell of: the operation that is not allowed. Leaders whose lineage has too many
+    entries are named."""
 
     readings: dict[TopicPartition, ReplicaReading]
     errors: dict[TopicPartition, int]
     refused: dict[str, str]
+    too_long: set[TopicPartition]
 
 
 class _Parts(NamedTuple):
@@ -78,11 +80,11 @@ class ReplicaReader:
         partitions: Sequence[TopicPartition],
         topic_ids: Mapping[str, str | None],
     ) -> Told:
-        told = Told({}, {}, {})
+        told = Told({}, {}, {}, set())
         for some in _split(partitions, self._at_once):
             parts = self._ask(broker, some, topic_ids)
             leads, newest = self._who_leads(broker, parts.ends)
-            lineages = self._lineages_of(broker, parts, newest, topic_ids)
+            lineages = self._lineages_of(broker, parts, newest, topic_ids, told.too_long)
             for partition, fetched in parts.fetched.items():
                 if fetched.error == TOPIC_AUTHORIZATION_FAILED:
                     told.refused[partition.topic] = "Read"
@@ -217,24 +219,30 @@ class ReplicaReader:
         parts: _Parts,
         newest: Mapping[TopicPartition, int],
         topic_ids: Mapping[str, str | None],
+        too_long: set[TopicPartition],
     ) -> dict[TopicPartition, Lineage]:
         found: dict[TopicPartition, Lineage] = {}
         missing: dict[TopicPartition, Leading] = {}
+        offices: dict[TopicPartition, Office] = {}
         for partition, epoch in newest.items():
             start, believes = parts.starts.get(partition), parts.ends[partition].leader_epoch
             if start is None or start.error != NO_ERROR or epoch < 0 or believes is None:
                 continue
-            office = (broker, believes, topic_ids.get(partition.topic))
+            office = offices[partition] = (broker, believes, topic_ids.get(partition.topic))
             known = self._lineages.known(partition, office)
-            if known is None:
-                missing[partition] = Leading(believes, epoch, start.offset)
-            else:
+            if known is not None:
                 found[partition] = from_log_start(known, start.offset)
-        for partition, lineage in walk(missing, lambda q: self._epoch_ends(broker, q)).items():
-            believes = missing[partition].leader_epoch
-            office = (broker, believes, topic_ids.get(partition.topic))
-            self._lineages.keep(partition, office, lineage)
+            elif self._lineages.is_too_long(partition, office):
+                too_long.add(partition)
+            else:
+                missing[partition] = Leading(believes, epoch, start.offset)
+        walked = walk(missing, lambda q: self._epoch_ends(broker, q))
+        for partition, lineage in walked.found.items():
+            self._lineages.keep(partition, offices[partition], lineage)
             found[partition] = from_log_start(lineage, missing[partition].log_start_offset)
+        for partition in walked.too_long:
+            self._lineages.keep_too_long(partition, offices[partition])
+            too_long.add(partition)
         return found
 
     def _epoch_ends(self, broker: BrokerId, asked: Sequence[EpochQuestion]) -> Sequence[EpochEnd]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from tidestaff.connectors.broker_answers import Software, TopicValues
 from tidestaff.connectors.broker_health import Problem
@@ -12,6 +12,8 @@ from tidestaff.connectors.errors import (
     NotAuthorizedError,
     UnsupportedRequestError,
 )
+from tidestaff.connectors.setting_values import PROTOCOL, sorted_out
+from tidestaff.consistency.errors import UnknownVersionError
 from tidestaff.consistency.model import NO_LEADER, PartitionSettings, ProblemKind
 from tidestaff.consistency.versions import KafkaVersion, Mode, ProtocolVersion, rules_for
 
@@ -38,7 +40,7 @@ BROKER_KEYS: Final = (
     "auto.leader.rebalance.enable",
     "leader.imbalance.check.interval.seconds",
     "leader.imbalance.per.broker.percentage",
-    "inter.broker.protocol.version",
+    PROTOCOL,
 )
 
 # metadata.version by its feature level, from 1.
@@ -56,6 +58,13 @@ class SettingsReader(Protocol):
     def software(self) -> Software: ...
     def topic_values(self, topics: Sequence[str], keys: Sequence[str]) -> TopicValues: ...
     def broker_values(self, broker: BrokerId, keys: Sequence[str]) -> Mapping[str, str]: ...
+
+
+class _Said(NamedTuple):
+    """What is known of a topic, and which making of it: one made anew by its name is another."""
+
+    making: object
+    values: Mapping[str, str]
 
 
 class ClusterSettings:
@@ -76,7 +85,7 @@ class ClusterSettings:
         self._due_ms: int | None = None
         self._rules: RuleSet | None = None
         self._brokers: dict[BrokerId, Mapping[str, str]] = {}
-        self._topics: dict[str, Mapping[str, str]] = {}
+        self._topics: dict[str, _Said] = {}
         self._made: dict[str, PartitionSettings] = {}
         self._problems: dict[str, Problem] = {}
 
@@ -97,11 +106,14 @@ class ClusterSettings:
     def refresh(
         self,
         brokers: Collection[BrokerId],
-        topics: Collection[str],
+        topics: Mapping[str, object],
         now_ms: int,
         changed: ChangedValues | None = None,
     ) -> bool:
-        """Ask for what is due or new; whether everything was asked anew."""
+        """Ask for what is due or new; whether everything was asked anew.
+
+        `topics` by name have what tells one making of a topic from the next; None is not known.
+        """
         due = self._due_ms is None or now_ms >= self._due_ms or changed != self._changed
         self._changed = changed
         software = self._software() if due else None
@@ -110,23 +122,44 @@ class ClusterSettings:
         else:
             self._problems.clear()
             self._ask_brokers(brokers)
-            self._rules = rules_of(software, self._options, self._effective_brokers())
+            self._rules = self._rules_anew(software)
             self._due_ms = now_ms + self._options.settings_refresh_ms
-        wanted = sorted(topics if due else set(topics) - self._topics.keys())
+        self._forget_topics(topics)
+        wanted = sorted(topics.keys() if due else topics.keys() - self._topics.keys())
         if wanted:
-            self._ask_topics(wanted)
-        if due or wanted:
-            shared, otherwise = self._shared(), self._topic_defaults()
-            overrides = self._changed.topics if self._changed is not None else {}
-            self._made = {
-                topic: topic_settings(
-                    {**otherwise, **self._topics.get(topic, {}), **overrides.get(topic, {})},
-                    shared,
-                    self.rules,
-                )
-                for topic in topics
-            }
+            self._ask_topics(wanted, topics)
+        if due or wanted or topics.keys() != self._made.keys():
+            shared = self._shared()
+            self._made = {topic: self._settings_of(topic, shared) for topic in topics}
         return due
+
+    def _forget_topics(self, topics: Mapping[str, object]) -> None:
+        """Those that are gone, and those that are another topic by the same name now."""
+        for name, said in list(self._topics.items()):
+            making = topics.get(name)
+            if name not in topics or (None not in (making, said.making) and making != said.making):
+                del self._topics[name]
+                self._problems.pop(_place(name), None)
+            elif said.making is None:
+                self._topics[name] = said._replace(making=making)
+
+    def _settings_of(self, topic: str, shared: PartitionSettings) -> PartitionSettings:
+        overrides = self._changed.topics if self._changed is not None else {}
+        said = self._topics[topic].values if topic in self._topics else {}
+        values = {**self._topic_defaults(), **said, **overrides.get(topic, {})}
+        return topic_settings(values, shared, self.rules)
+
+    def _rules_anew(self, software: Software) -> RuleSet:
+        """A protocol that the version cannot speak is told; then the version's own counts."""
+        self._problems.pop(PROTOCOL, None)
+        try:
+            return rules_of(software, self._options, self._effective_brokers())
+        except UnknownVersionError as error:
+            found = rules_of(software._replace(metadata_level=None), self._options)
+            self._problems[PROTOCOL] = Problem(
+                *(PROTOCOL, ProblemKind.MALFORMED, error.text, error.remedy), at_once=True
+            )
+            return found
 
     def _shared(self) -> PartitionSettings:
         return broker_settings(self._effective_brokers(), self.rules)
@@ -162,13 +195,14 @@ class ClusterSettings:
             raise
 
     def of(self, topic: str) -> PartitionSettings:
-        return self._made[topic]
+        known = self._made.get(topic)
+        return self._settings_of(topic, self._shared()) if known is None else known
 
     def _ask_brokers(self, brokers: Collection[BrokerId]) -> None:
         for broker in sorted(brokers):
             self._brokers.setdefault(broker, {})
             try:
-                self._brokers[broker] = self._reader.broker_values(broker, BROKER_KEYS)
+                said = self._reader.broker_values(broker, BROKER_KEYS)
             except UnsupportedRequestError:
                 return  # before 0.11 nobody can be asked
             except NotAuthorizedError as error:
@@ -176,9 +210,10 @@ class ClusterSettings:
                 return
             except ConnectorError:
                 continue  # whoever reads its replicas will tell
+            self._brokers[broker] = self._good(f"settings of broker {broker}", said, broker=broker)
         self._brokers = {b: found for b, found in self._brokers.items() if b in brokers}
 
-    def _ask_topics(self, topics: Sequence[str]) -> None:
+    def _ask_topics(self, topics: Sequence[str], makings: Mapping[str, object]) -> None:
         try:
             found = self._reader.topic_values(topics, TOPIC_KEYS)
         except UnsupportedRequestError:
@@ -187,11 +222,34 @@ class ClusterSettings:
             self._note("settings of topics", error)
             return
         self._problems.pop("settings of topics", None)
-        self._topics |= found.found
+        for topic, values in found.found.items():
+            good = self._good(_place(topic), values, topic=topic)
+            self._topics[topic] = _Said(makings.get(topic), good)
         for topic in found.refused:
             # Not asked again before the next refresh; the defaults of the version count.
-            self._topics.setdefault(topic, {})
-            self._note(f"settings of topic {topic}", _may_not(topic), topic)
+            self._topics.setdefault(topic, _Said(makings.get(topic), {}))
+            self._note(_place(topic), _may_not(topic), topic)
+
+    def _good(
+        self,
+        place: str,
+        values: Mapping[str, str],
+        *,
+        broker: BrokerId | None = None,
+        topic: str | None = None,
+    ) -> dict[str, str]:
+        """What is understood of an answer; of the rest the defaults count, and it is told."""
+        good, odd = sorted_out(values)
+        if odd:
+            self._problems[place] = Problem(
+                place,
+                ProblemKind.MALFORMED,
+                f"{place}: {', '.join(odd)} is nothing that Kafka takes",
+                "the default of the version counts until it is set anew",
+                *(broker, topic),
+                at_once=True,
+            )
+        return good
 
     def _note(self, place: str, error: ConnectorError, topic: str | None = None) -> None:
         self._problems[place] = Problem(
@@ -202,6 +260,10 @@ class ClusterSettings:
             topic=topic,
             at_once=isinstance(error, NotAuthorizedError),
         )
+
+
+def _place(topic: str) -> str:
+    return f"settings of topic {topic}"
 
 
 def _may_not(topic: str) -> NotAuthorizedError:
@@ -223,7 +285,7 @@ def rules_of(
             protocol = METADATA_LEVELS[level - 1]
     elif protocol is None:
         # While brokers are upgraded one by one, the oldest protocol is spoken.
-        spoken = [v for each in brokers if (v := each.get("inter.broker.protocol.version"))]
+        spoken = [v for each in brokers if (v := each.get(PROTOCOL))]
         protocol = min(spoken, key=ProtocolVersion.parse, default=None)
     if protocol is not None and options.version is None:
         version = _at_least(version, ProtocolVersion.parse(protocol))

@@ -85,7 +85,8 @@ class _Sight(NamedTuple):
 
 class BrokerConnector:
     """One cluster, its replicas through the brokers' own protocol. `each` asks several brokers, at
-    once or in turn; `sleep` takes seconds. `given` are settings nobody can be asked for."""
+    once or in turn; `closing` ends whatever does that. `sleep` takes seconds. `given` are settings
+    nobody can be asked for."""
 
     def __init__(
         self,
@@ -101,9 +102,11 @@ class BrokerConnector:
         given: Mapping[str, str] | None = None,
         agents: Agents | None = None,
         digests: DigestRounds | None = None,
+        closing: Callable[[], object] = lambda: None,
     ) -> None:
         self._reader, self._cluster, self._options = reader, cluster, options
         self._now_ms, self._sleep, self._each = now_ms, sleep, each
+        self._closing = closing
         self._chance = random.Random(seed)  # noqa: S311 - spreads load, keeps no secret
         self._metadata = metadata or BrokerMetadata(reader, options)
         self._settings = ClusterSettings(reader, options, given or {})
@@ -175,7 +178,7 @@ class BrokerConnector:
     def _refresh(
         self,
         brokers: Collection[BrokerId],
-        topics: Collection[str],
+        topics: Mapping[str, object],
         changed: ChangedValues | None,
     ) -> RuleSet:
         if self._settings.refresh(brokers, topics, self._now_ms(), changed):
@@ -351,6 +354,7 @@ class BrokerConnector:
         self._health.resume(told)
 
     def close(self) -> None:
+        self._closing()
         self._metadata.close()
         self._reader.close()
 

@@ -61,6 +61,7 @@ KNOWN: Final = ("security.protocol", *_SASL, *TLS_PROPERTIES, *_NUMBERS, *_TEXTS
 
 _SEPARATOR: Final = re.compile(r"(?<!\\)(?:\\\\)*(\s*[=:]\s*|\s+)")
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_SHOWN: Final = 200
 _LETTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _JAAS: Final = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|([^\s;\"']+))")
 
@@ -94,7 +95,9 @@ def parse_properties(text: str, place: str) -> dict[str, str]:
                 where, "found no name=value", "write the name, =, and the value (it may be empty)"
             )
         if name in found:
-            raise PropertiesFileError(where, f"{name} stands there twice", "keep one of the two")
+            raise PropertiesFileError(
+                where, f"{name[:_SHOWN]} stands there twice", "keep one of the two"
+            )
         found[name] = _unescaped(line[match.end(1) :])
     return found
 
@@ -122,7 +125,8 @@ def _unescaped(text: str) -> str:
         what = match[1]
         return chr(int(what[1:], 16)) if len(what) == 5 else _LETTERS.get(what, what)
 
-    return _ESCAPE.sub(plain, text)
+    # Java writes a character beyond 16 bits as two escapes; half of one is no character.
+    return _ESCAPE.sub(plain, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def client_options(given: Mapping[str, object], place: str = "") -> dict[str, object]:

@@ -62,9 +62,10 @@ class ChangedValues(NamedTuple):
     brokers: Mapping[BrokerId | None, Mapping[str, str]]
 
 
-# Tells brokers and topics to whoever keeps their settings; gives back the rules that count.
+# Tells brokers and topics to whoever keeps their settings; gives back the rules that count. A topic
+# comes with what tells it from one that had its name before: its id, or the making of its state.
 Refresh = Callable[
-    [Collection["BrokerId"], Collection[str], "ChangedValues | None"],
+    [Collection["BrokerId"], Mapping[str, object], "ChangedValues | None"],
     "RuleSet",
 ]
 Problems = dict[str, "Problem"]

@@ -116,11 +116,14 @@ class SocketRecords:
         address = self._addresses.address(broker)
         if address is None:
             return None
+        connection = None
         try:
             connection = _Connection(address, self._addresses.timeout_ms)
             told = connection.ask(_API_VERSIONS, 0, b"", _Buffer())
             least, most = decode_versions(told).get(_FETCH, (0, 0))
         except (OSError, struct.error, ValueError) as error:
+            if connection is not None:
+                connection.close()
             raise BrokerSilentError(broker, _cause(error)) from None
         if least <= _VERSION <= most:
             return connection
@@ -227,6 +230,8 @@ def decode_fetch(answer: memoryview) -> dict[TopicPartition, FetchedRecords]:
     (topics,), at = _SIZE.unpack_from(answer, at), at + _SIZE.size
     for _ in range(topics):
         (length,), at = _NAME.unpack_from(answer, at), at + _NAME.size
+        if length < 0:
+            raise ValueError("a topic without a name")  # and it would be read for ever
         topic, at = str(answer[at : at + length], "utf-8"), at + length
         (partitions,), at = _SIZE.unpack_from(answer, at), at + _SIZE.size
         for _ in range(partitions):

@@ -36,7 +36,7 @@ from tidestaff.connectors.broker_decoding import (
     values_of,
 )
 from tidestaff.connectors.digest_wire import FetchedRecords
-from tidestaff.connectors.errors import NotAuthorizedError
+from tidestaff.connectors.errors import AnswerMalformedError, NotAuthorizedError
 from tidestaff.connectors.fetch_sockets import Address
 from tidestaff.connectors.kafka_python_client import KafkaPythonClient
 from tidestaff.connectors.kafka_python_requests import Limits
@@ -134,13 +134,16 @@ class KafkaPythonReader(KafkaPythonClient):
 
     def eligible(self) -> Mapping[TopicPartition, Eligible]:
         found: dict[TopicPartition, Eligible] = {}
-        cursor = None
+        cursor, at = None, ("", -1)
         while True:
             answer = self.ask_any(requests.topic_partitions(cursor))
             found |= eligible_of(answer)
             cursor = answer.next_cursor
             if cursor is None:
                 return found
+            before, at = at, (cursor.topic_name or "", cursor.partition_index)
+            if at <= before:  # topics and partitions are told in their order
+                raise AnswerMalformedError("DescribeTopicPartitions", "it does not come to an end")
 
     def topic_values(self, topics: Sequence[str], keys: Sequence[str]) -> TopicValues:
         found: dict[str, dict[str, str]] = {}

@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -24,6 +25,18 @@ _TIMEOUT_S: Final = 10.0
 _USED_FOR: Final = 0.8
 """Of a token's life; Kafka's clients refresh at the same part of it."""
 _LIFE_S: Final = 3_600
+_LONGEST_LIFE_S: Final = 365 * 86_400
+_LARGEST_ANSWER: Final = 1_000_000
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """The credentials are for the endpoint that was named; what it points to is somebody else."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+_OPENER: Final = urllib.request.build_opener(_NoRedirects)
 
 
 class TokenSource(Protocol):
@@ -115,7 +128,9 @@ class EndpointToken:
             token, life_s = answer.get("access_token"), answer.get("expires_in", _LIFE_S)
             if not isinstance(token, str) or not isinstance(life_s, int | float):
                 raise TokenError(self._place, "the answer has no access_token")
-            self._held, self._until_s = token, now_s + _USED_FOR * life_s
+            if not life_s >= 0:  # not a number is not less, either
+                raise TokenError(self._place, "its token lives for less than nothing")
+            self._held, self._until_s = token, now_s + _USED_FOR * min(life_s, _LONGEST_LIFE_S)
         return self._held
 
     def _asked(self) -> dict[str, object]:
@@ -129,13 +144,19 @@ class EndpointToken:
             headers={"Authorization": f"Basic {credentials}", "Accept": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
-                found = json.load(answer)
+            with _OPENER.open(request, timeout=_TIMEOUT_S) as answer:
+                content = answer.read(_LARGEST_ANSWER + 1)
         except urllib.error.HTTPError as error:
             with error:
                 raise TokenError(self._place, f"HTTP {error.code}") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPException) as error:
             raise TokenError(self._place, type(error).__name__) from None
+        if len(content) > _LARGEST_ANSWER:
+            raise TokenError(self._place, f"an answer of more than {_LARGEST_ANSWER} bytes")
+        try:
+            found = json.loads(content)
+        except (ValueError, RecursionError):
+            raise TokenError(self._place, "the answer is no JSON") from None
         return found if isinstance(found, dict) else {}
 
 

@@ -110,7 +110,9 @@ def _check_type(name: str, values: Mapping[str, str], named: Callable[[str], str
     kind = values.get(name, "PEM").upper()
     if kind != "PEM":
         place = values.get(name.replace(".type", ".location"), "STORE")
-        raise OptionError(named(name), "is not PEM", _conversion(place, kind))
+        # A location may be the key itself, which is shown to nobody.
+        shown = "STORE" if _BEGIN.decode() in place else place
+        raise OptionError(named(name), "is not PEM", _conversion(shown, kind))
 
 
 def _pem(name: str, value: str, named: Callable[[str], str]) -> bytes:

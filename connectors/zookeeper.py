@@ -80,6 +80,7 @@ class ZookeeperConnector:
         except ConnectorError as error:
             problem = problem_of("cluster", error, ProblemKind.SILENT)
             return [*self._health.close_round([problem], began, self.rounds, blind=True)]
+        problems.update({each.place: each for each in self._settings.problems})
         after = self._metadata.after(self.rounds, problems)
         seen: list[Observation] = [
             cluster_observation(
@@ -114,7 +115,7 @@ class ZookeeperConnector:
     def _refresh(
         self,
         brokers: Collection[BrokerId],
-        topics: Collection[str],
+        topics: Mapping[str, object],
         changed: ChangedValues | None,
     ) -> RuleSet:
         self._settings.refresh(brokers, topics, self._now_ms(), changed)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tidestaff.connectors.setting_values import sorted_out
 from tidestaff.consistency.checkpoint_files import first_json_value
 from tidestaff.consistency.errors import FormatError
 
@@ -35,4 +36,7 @@ def decode_config(data: bytes, place: str, wanted: Collection[str]) -> dict[str,
     mine = {name: value for name, value in config.items() if name in wanted}
     if not all(isinstance(value, str) for value in mine.values()):
         raise FormatError(place, "config", "not shown", "a JSON object of texts")
-    return mine
+    good, odd = sorted_out(mine)
+    if odd:
+        raise FormatError(place, odd[0], "not shown", "a value that Kafka takes")
+    return good

@@ -63,8 +63,8 @@ class ZookeeperMetadata:
                 self._locate(turn)
             except ConnectorError as error:
                 problems["brokers"] = problem_of("brokers", error, ProblemKind.SILENT)
-        topics = {topic for topic in tree.topics if self._wants(topic)}
-        topics |= {partition.topic for partition in earlier if self._wants(partition.topic)}
+        topics: dict[str, object] = {p.topic: None for p in earlier if self._wants(p.topic)}
+        topics |= {topic: _making(tree, topic) for topic in tree.topics if self._wants(topic)}
         changed = ChangedValues(tree.topic_configs, tree.broker_configs)
         self._rules = refresh(tree.brokers.keys(), topics, changed)
         for problem in (*tree.problems, *_without_state(tree), *_not_ours(tree)):
@@ -171,6 +171,12 @@ class ZookeeperMetadata:
         adding = tuple(b for b in written.replicas if b in target and b not in old)
         removing = tuple(b for b in written.replicas if b not in target)
         return Assignment(written.replicas, adding, removing)
+
+
+def _making(tree: Tree, topic: str) -> int | None:
+    """The state of a topic's first partition is made once; topics have ids from 2.8 on only."""
+    state = tree.states.get(TopicPartition(topic, 0))
+    return None if state is None else state.czxid
 
 
 def _imbalance(tree: Tree) -> dict[BrokerId, float]:

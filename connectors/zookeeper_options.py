@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Final
 
 from tidestaff.connectors.errors import OptionError
+from tidestaff.connectors.setting_values import NUMBERS, understood
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,9 +96,15 @@ def zookeeper_options(
         for name, value in options.items()
         if name.startswith(GIVEN)
     }
-    for name, number in given.items():
-        if name.endswith((".ms", ".seconds", ".percentage", ".replicas")) and not number.isdigit():
+    for name, value in given.items():
+        counts = understood(name, value)
+        if name.endswith(NUMBERS) and (counts is None or counts.startswith("-")):
             raise OptionError(GIVEN + name, "is no whole number", "give 0 or more")
+        if counts is None:
+            raise OptionError(
+                GIVEN + name, "is nothing that Kafka takes", "write it as server.properties has it"
+            )
+        given[name] = counts
     if taken and not taken.get("connect"):
         raise _wrong("connect", "is missing", "write host:port,host:port/chroot")
     made = ZookeeperOptions(**taken) if taken else None  # type: ignore[arg-type]

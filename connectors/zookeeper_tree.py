@@ -298,7 +298,10 @@ class ZookeeperTree:
         found: dict[str, Mapping[str, str]] = {}
         for name in self._names(parent):
             config = self._value(
-                f"{parent}/{name}", lambda n, p: decode_config(n.data, p, _WANTED), problems
+                f"{parent}/{name}",
+                lambda n, p: decode_config(n.data, p, _WANTED),
+                problems,
+                topic=name if parent == TOPIC_CONFIGS else None,
             )
             if config:
                 found[name] = config

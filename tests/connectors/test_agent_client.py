@@ -4,8 +4,9 @@ nothing."""
 from __future__ import annotations
 
 import json
+import socket
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
@@ -182,6 +183,28 @@ def test_an_agent_that_does_not_come_to_its_end_is_silence(
     monkeypatch.setattr("tidestaff.connectors.agent_client.LARGEST_ANSWER", 1_000)
     with answering(b"x" * 5_000) as (_, url), pytest.raises(AgentSilentError):
         asked_client().ask(4, url, [ORDERS])
+
+
+def test_an_agent_that_sends_a_byte_now_and_then_is_silence() -> None:
+    """Its headers would be whole in the end, and its answer be refused for what it is not."""
+    client, gone = asked_client(timeout_ms=300), threading.Event()
+
+    def drip() -> None:
+        connection = listener.accept()[0]
+        with connection, suppress(OSError):
+            connection.recv(65_536)
+            for byte in b"HTTP/1.0 200 OK\r\nX-" + b"a" * 60 + b": b\r\n\r\n":
+                connection.sendall(bytes([byte]))
+                gone.wait(0.02)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=drip)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(AgentSilentError, match=r"broker 4 .*TimeoutError"):
+            client.ask(4, url, [ORDERS])
+        gone.set()
+        thread.join()
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 70, "a\r\nX: y", "[", "a b", "", "\u00fc" * 80])

@@ -180,6 +180,15 @@ def test_a_voter_that_does_not_fetch_is_told() -> None:
     assert told.problem is ProblemKind.OK
 
 
+def test_a_voter_that_is_named_twice_does_not_end_the_round() -> None:
+    cluster = FakeCluster.with_topic()
+    twice = (Voter(1, 10, 90_000, 90_000), Voter(1, 10, 100_000, 100_000))
+    cluster.leader_of_quorum = Quorum(1, 5, 10, (*twice, Voter(2, 10, 50_000, 50_000)))
+    watched = Watched(cluster)
+    seen = [watched.round() for _ in range(3)]
+    assert [each.place for each in health(seen[-1])] == ["controller 2"]
+
+
 def test_where_the_quorum_tells_no_times_nothing_is_said_of_voters() -> None:
     cluster = FakeCluster.with_topic()
     cluster.leader_of_quorum = Quorum(1, 5, 50, (Voter(1, 50), Voter(2, -1)))

@@ -3,6 +3,7 @@ belongs together, and what is said where something cannot be read."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,8 @@ from tidestaff.connectors.broker_answers import (
 )
 from tidestaff.connectors.broker_lineage import Leading, walk
 from tidestaff.connectors.broker_options import BrokerOptions, options_of
-from tidestaff.connectors.broker_settings import rules_of
+from tidestaff.connectors.broker_settings import ClusterSettings, rules_of
+from tidestaff.connectors.brokers import BrokerConnector
 from tidestaff.connectors.errors import (
     ClusterUnreachableError,
     ControllerSilentError,
@@ -28,11 +30,13 @@ from tidestaff.connectors.errors import (
     UnsupportedRequestError,
 )
 from tidestaff.connectors.pacing import Pace
+from tidestaff.connectors.wire import observation_of, row_of
 from tidestaff.consistency.model import (
     Assignment,
     Bracket,
     EpochEntry,
     LineageSource,
+    PartitionSettings,
     ProblemKind,
     TopicPartition,
 )
@@ -258,7 +262,53 @@ def test_a_lineage_that_changes_while_it_is_asked_for_is_not_delivered() -> None
         {ORDERS: Leading(4, 4, 0)},
         lambda asked: [EpochEnd(0, *next(answers)) for _ in asked],
     )
-    assert found == {}
+    assert (found.found, found.too_long) == ({}, [])
+
+
+def test_a_leader_with_hundreds_of_epochs_tells_its_lineage_once() -> None:
+    cluster = FakeCluster.with_topic(epoch=400)
+    for replica in cluster.replicas.values():
+        replica.leo = replica.hw = 1_000
+    watched = Watched(cluster, header_fetches=0)
+    watched.round()
+    cluster.asked.clear()
+    leader = watched.partition().replicas[0]
+    assert leader.lineage == tuple(EpochEntry(each, 2 * each) for each in range(401))
+    assert cluster.asked["epoch_ends"] == 4
+
+
+def test_a_lineage_that_is_too_long_is_told_and_not_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidestaff.connectors.broker_lineage.LONGEST", 20)
+    cluster = FakeCluster.with_topic(epoch=30)
+    for replica in cluster.replicas.values():
+        replica.leo = replica.hw = 100
+    watched = Watched(cluster, header_fetches=0, settings_refresh_ms=3 * ROUND_MS)
+    (told,) = health(watched.round())
+    assert (told.place, told.problem, told.broker, told.topic) == (
+        *("lineage of topic orders on broker 1", ProblemKind.UNREADABLE, 1, "orders"),
+    )
+    assert "tidestaff agent" in told.remedy
+    cluster.asked.clear()
+    assert [each.place for each in health(watched.round())] == [told.place]
+    assert cluster.asked["epoch_ends"] == 4
+    # Retention has removed the older ones. It is looked for when everything is asked anew.
+    for replica in cluster.replicas.values():
+        replica.start, replica.lineage = 50, replica.lineage[25:]
+    seen = [watched.round() for _ in range(2)]
+    assert partitions(seen[-1])[0].replicas[0].lineage is not None
+    assert [each.problem for each in health(seen[-1])] == [ProblemKind.OK]
+
+
+def test_a_lineage_that_was_cut_while_it_was_asked_for_is_asked_for_again() -> None:
+    cluster = FakeCluster.with_topic(epoch=4)
+    cluster.replicas[1, ORDERS].lineage = ((0, 0), (1, 12), (4, 8))
+    watched = Watched(cluster, header_fetches=0)
+    seen = watched.round()
+    assert (partitions(seen)[0].replicas[0].lineage, health(seen)) == (None, [])
+    cluster.replicas[1, ORDERS].lineage = ((0, 0), (4, 8))
+    assert watched.partition().replicas[0].lineage == (EpochEntry(0, 0), EpochEntry(4, 8))
 
 
 def test_a_known_lineage_costs_one_question_a_reading_and_follows_the_log_start() -> None:
@@ -300,6 +350,92 @@ def test_settings_come_from_topic_and_brokers() -> None:
     assert (settings.compacted, settings.remote_storage) == (True, True)
     assert settings.replica_lag_time_max_ms == 7_000
     assert settings.session_timeout_ms == cluster_of(seen).session_timeout_ms == 6_000
+
+
+def test_a_topic_that_went_and_came_back_is_told_with_what_it_says_now() -> None:
+    cluster = FakeCluster.with_topic()
+    cluster.topic_settings["orders"] = {"min.insync.replicas": "2"}
+    watched = Watched(cluster)
+    watched.round()
+    orders = cluster.partitions.pop(ORDERS)
+    cluster.partitions[TopicPartition("invoices", 0)] = orders._replace(topic_id="another")
+    watched.round()
+    cluster.partitions[ORDERS] = orders
+    cluster.topic_settings["orders"] = {"min.insync.replicas": "1"}
+    found = {each.topic: each.settings.min_insync_replicas for each in partitions(watched.round())}
+    assert found == {"orders": 1, "invoices": 1}
+
+
+def test_a_topic_made_anew_between_two_rounds_has_settings_of_its_own_at_once() -> None:
+    cluster = FakeCluster.with_topic()
+    cluster.topic_settings["orders"] = {"min.insync.replicas": "2"}
+    watched = Watched(cluster)
+    assert watched.partition().settings.min_insync_replicas == 2
+    cluster.partitions[ORDERS] = cluster.partitions[ORDERS]._replace(topic_id="another")
+    cluster.topic_settings["orders"] = {"unclean.leader.election.enable": "true"}
+    settings = watched.partition().settings
+    assert (settings.unclean_leader_election_enable, settings.min_insync_replicas) == (True, 1)
+
+
+def test_settings_of_a_topic_nobody_told_of_are_the_defaults() -> None:
+    """A watch or a burst may show a topic before its settings are asked for."""
+    settings = ClusterSettings(FakeCluster(), BrokerOptions("somewhere:9092"))
+    settings.refresh([1], {}, 0)
+    assert settings.of("orders").min_insync_replicas == 1
+
+
+@pytest.mark.parametrize(
+    ("topic", "broker", "place"),
+    [
+        pytest.param(
+            {"min.insync.replicas": "two"}, {}, "settings of topic orders", id="min-isr-in-words"
+        ),
+        pytest.param(
+            {"unclean.leader.election.enable": ""}, {}, "settings of topic orders", id="no-flag"
+        ),
+        pytest.param(
+            {}, {"replica.lag.time.max.ms": "9" * 30}, "settings of broker 1", id="longer-than-long"
+        ),
+        pytest.param(
+            {}, {"inter.broker.protocol.version": "abc"}, "settings of broker 1", id="no-protocol"
+        ),
+        pytest.param(
+            {},
+            {"inter.broker.protocol.version": "9.9"},
+            "inter.broker.protocol.version",
+            id="protocol-of-no-release",
+        ),
+    ],
+)
+def test_a_setting_that_kafka_would_not_take_is_told_and_the_default_counts(
+    topic: dict[str, str], broker: dict[str, str], place: str
+) -> None:
+    cluster = FakeCluster.with_topic()
+    cluster.told = Software("2.8", kraft=False)
+    cluster.topic_settings["orders"] = {**topic, "cleanup.policy": "compact"}
+    cluster.broker_settings = {**broker, "zookeeper.session.timeout.ms": "7000"}
+    watched = Watched(cluster)
+    seen = watched.round()
+    told = {each.place: each for each in health(seen)}
+    assert place in told
+    assert told[place].problem is ProblemKind.MALFORMED
+    (found,) = partitions(seen)
+    assert found.settings == PartitionSettings(compacted=True, session_timeout_ms=7_000)
+    assert str(found.rules.protocol) == "2.8"
+
+
+def test_numbers_and_flags_are_read_as_kafka_reads_them() -> None:
+    cluster = FakeCluster.with_topic()
+    cluster.topic_settings["orders"] = {
+        "min.insync.replicas": " +2 ",
+        "unclean.leader.election.enable": " True",
+    }
+    cluster.broker_settings = {"leader.imbalance.check.interval.seconds": str(2**63 - 1)}
+    seen = Watched(cluster).round()
+    (found,) = partitions(seen)
+    assert (found.settings.min_insync_replicas, health(seen)) == (2, [])
+    assert found.settings.unclean_leader_election_enable
+    assert observation_of(row_of(found)) == found  # 64 bits are enough for it
 
 
 def test_settings_are_kept_and_asked_for_again_now_and_then() -> None:
@@ -806,3 +942,17 @@ def test_a_restarted_connector_says_of_what_it_told_before_that_it_is_over() -> 
     after.now_ms += 600_000
     assert [(h.place, h.problem) for h in health(after.round())] == [("broker 3", ProblemKind.OK)]
     assert health(after.round()) == []
+
+
+def test_closing_a_connector_ends_what_asks_for_it() -> None:
+    pool = ThreadPoolExecutor(2)
+    connector = BrokerConnector(
+        *(FakeCluster.with_topic(), "west", BrokerOptions("somewhere:9092", jitter_ms=0)),
+        now_ms=lambda: 0,
+        each=pool.map,
+        closing=pool.shutdown,
+    )
+    assert connector.round()
+    connector.close()
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        pool.submit(int)

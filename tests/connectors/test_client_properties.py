@@ -331,6 +331,14 @@ def test_a_store_that_cannot_be_used_says_how_to_make_one_that_can(
         context_of(places)
 
 
+@pytest.mark.parametrize("before", ["", " ", "key: "])
+def test_a_key_that_stands_where_its_place_should_is_not_shown(before: str) -> None:
+    key = f"{before}-----BEGIN PRIVATE KEY----- {SECRET} -----END PRIVATE KEY-----"
+    with pytest.raises(OptionError, match="is not PEM") as caught:
+        context_of({"ssl.keystore.type": "JKS", "ssl.keystore.location": key})
+    assert SECRET not in str(caught.value)
+
+
 # -- tokens
 
 
@@ -358,13 +366,35 @@ def test_a_token_in_a_file_is_read_anew(tmp_path: Path) -> None:
         source.token()
 
 
+HEAD = b"HTTP/1.0 200 OK\r\n"
+ODD_ANSWERS = {
+    "/moved": b"HTTP/1.0 302 Found\r\nLocation: /elsewhere\r\n\r\n",
+    "/cut": HEAD + b"Content-Length: 500\r\n\r\n{}",
+    "/no-http": b"\x15\x03\x01\x00\x02\x02\x46",
+    "/endless": HEAD + b'\r\n{"access_token": "t", "more": "' + b"x" * 1_000_000 + b'"}',
+    "/deep": HEAD + b"\r\n" + b"[" * 100_000,
+    "/no-number": HEAD + b'\r\n{"access_token": "t", "expires_in": NaN}',
+}
+
+
 class Endpoint(BaseHTTPRequestHandler):
     """Hands out numbered tokens to whoever has the credentials."""
 
     asked: list[str] = []  # noqa: RUF012 - one endpoint at a time
+    got: list[str] = []  # noqa: RUF012
+
+    def do_GET(self) -> None:
+        """Where a redirect would lead: with the credentials, if they were taken along."""
+        self.got.append(str(self.headers["Authorization"]))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"access_token": "of another"}')
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        if self.path in ODD_ANSWERS:
+            self.wfile.write(ODD_ANSWERS[self.path])
+            return
         wanted = "Basic " + base64.b64encode(f"me:{SECRET}".encode()).decode()
         right = self.headers["Authorization"] == wanted
         self.asked.append(body)
@@ -380,6 +410,7 @@ class Endpoint(BaseHTTPRequestHandler):
 @pytest.fixture
 def endpoint() -> Iterator[str]:
     Endpoint.asked.clear()
+    Endpoint.got.clear()
     server = HTTPServer(("127.0.0.1", 0), Endpoint)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -404,3 +435,22 @@ def test_an_endpoint_that_refuses_is_told_without_the_secret(endpoint: str) -> N
     with pytest.raises(TokenError, match=r"127\.0\.0\.1 .HTTP 401") as caught:
         EndpointToken(endpoint, "you", SECRET).token()
     assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ODD_ANSWERS)
+def test_an_odd_answer_is_no_token_and_the_credentials_go_nowhere_else(
+    endpoint: str, path: str
+) -> None:
+    url = endpoint.replace("/token", path)
+    with pytest.raises(TokenError, match=r"no token from 127\.0\.0\.1") as caught:
+        EndpointToken(url, "me", SECRET).token()
+    assert SECRET not in str(caught.value)
+    assert Endpoint.got == []
+
+
+def test_a_token_that_lives_for_ever_is_asked_for_again_after_a_year(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = HEAD + b'\r\n{"access_token": "t", "expires_in": 1' + b"0" * 400 + b"}"
+    monkeypatch.setitem(ODD_ANSWERS, "/for-ever", answer)
+    assert EndpointToken(endpoint.replace("/token", "/for-ever"), "me", SECRET).token() == "t"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -169,3 +169,28 @@ def test_nobody_listens() -> None:
     library = Library(at)
     with pytest.raises(BrokerSilentError):
         ask(SocketRecords(library, library))
+
+
+@pytest.mark.parametrize("answer", [struct.pack(">h", 35), b"", struct.pack(">hi", 0, 9)])
+def test_a_connection_that_comes_to_nothing_is_closed(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(10)
+        ended: list[bytes] = []
+
+        def serve() -> None:
+            connection = listener.accept()[0]
+            connection.settimeout(10)
+            with connection, suppress(TimeoutError):
+                connection.recv(1_000)
+                whole = struct.pack(">i", 1) + answer
+                connection.sendall(struct.pack(">i", len(whole)) + whole)
+                ended.append(connection.recv(1))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        library = Library(Address(*listener.getsockname()))
+        reader = SocketRecords(library, library)
+        with pytest.raises(BrokerSilentError) as caught:
+            ask(reader)
+        thread.join()
+    assert (ended, caught.value.broker) == ([b""], 1)

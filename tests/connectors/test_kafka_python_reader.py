@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidestaff.connectors.errors import ClusterUnreachableError, NotAuthorizedError, OptionError
+from tidestaff.connectors.errors import (
+    AnswerMalformedError,
+    ClusterUnreachableError,
+    NotAuthorizedError,
+    OptionError,
+)
 from tidestaff.streaming.commands.exits import CommandError
 from tidestaff.streaming.settings import Cluster
 from tidestaff.streaming.sources.collecting import collector_of
@@ -129,3 +134,25 @@ def test_a_cluster_wide_refusal_names_the_acl() -> None:
     with pytest.raises(NotAuthorizedError, match="ACL Describe on cluster") as caught:
         refuse(31, "Describe", "DescribeQuorum")
     assert caught.value.remedy.endswith("--operation Describe --cluster")
+
+
+def test_pages_that_do_not_come_to_an_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page names where the next one begins, which is further on."""
+    from kafka.protocol.admin import (  # type: ignore[import-untyped]  # noqa: PLC0415
+        DescribeTopicPartitionsResponse as Page,
+    )
+
+    def pages(*cursors: tuple[str, int] | None) -> None:
+        made = [
+            Page(topics=[], next_cursor=at and Page.Cursor(topic_name=at[0], partition_index=at[1]))
+            for at in cursors
+        ]
+        monkeypatch.setattr(reader, "ask_any", lambda _: made.pop(0))
+
+    reader = reader_of("127.0.0.1:9")
+    pages(("a", 2), ("a", 3), ("b", 0), None)
+    assert reader.eligible() == {}
+    for last in (("a", 2), ("a", 1), ("Z", 9)):
+        pages(("a", 2), last, None)
+        with pytest.raises(AnswerMalformedError, match="does not come to an end"):
+            reader.eligible()

@@ -266,6 +266,67 @@ def test_a_malformed_config_is_named_without_what_it_holds(data: bytes) -> None:
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("path", "config"),
+    [
+        ("/config/topics/orders", {"min.insync.replicas": "two"}),
+        ("/config/topics/orders", {"unclean.leader.election.enable": "1"}),
+        ("/config/brokers/<default>", {"replica.lag.time.max.ms": ""}),
+        ("/config/brokers/1", {"inter.broker.protocol.version": "abc"}),
+        ("/config/brokers/1", {"zookeeper.session.timeout.ms": "6000\u0663"}),
+    ],
+)
+def test_a_setting_that_kafka_would_not_take_is_told_by_its_node_and_the_rest_goes_on(
+    path: str, config: dict[str, str]
+) -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    zookeeper.put("/config/topics", None)
+    watched = Watched(zookeeper)
+    before = watched.partition()
+    zookeeper.put(path, {"version": 1, "config": config})
+    seen = watched.round()
+    (found,) = partitions(seen)
+    assert (found.settings, found.rules) == (before.settings, before.rules)
+    (told,) = health(seen)
+    assert (told.place, told.problem) == (path, ProblemKind.MALFORMED)
+    (name,) = config
+    assert name in told.reason
+
+
+def test_a_protocol_that_the_given_version_cannot_speak_is_told_and_its_own_counts() -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    watched = Watched(zookeeper, version="2.8.2")
+    before = watched.partition()
+    protocol = {"inter.broker.protocol.version": "3.9"}
+    zookeeper.put("/config/brokers/<default>", {"version": 1, "config": protocol})
+    seen = watched.round()
+    assert partitions(seen)[0].rules == before.rules
+    (told,) = health(seen)
+    assert told.place == "inter.broker.protocol.version"
+    assert "2.8.2 cannot speak protocol 3.9" in told.reason
+
+
+def test_a_topic_whose_state_was_made_anew_has_settings_of_its_own_at_once() -> None:
+    zookeeper, brokers = FakeZookeeper.with_topic(), FakeCluster.with_topic()
+    brokers.topic_settings["orders"] = {"min.insync.replicas": "2"}
+    watched = Watched(zookeeper, brokers, version="2.0.1")
+    assert watched.partition().settings.min_insync_replicas == 2
+    zookeeper.delete(TOPIC)
+    zookeeper.topic("orders", {0: [1, 2, 3]})
+    brokers.topic_settings["orders"] = {"min.insync.replicas": "1"}
+    assert watched.partition().settings.min_insync_replicas == 1
+
+
+def test_a_malformed_config_of_a_topic_left_out_is_not_told() -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    zookeeper.topic("payments", {0: [1]})
+    zookeeper.put("/config/topics", None)
+    for topic in ("orders", "payments"):
+        zookeeper.put(f"/config/topics/{topic}", b"hunter2")
+    (told,) = health(Watched(zookeeper, exclude="payments").round())
+    assert (told.place, told.topic) == ("/config/topics/orders", "orders")
+
+
 # -- watches
 
 

@@ -61,6 +61,10 @@ def test_servers_and_chroot_are_written_as_brokers_have_them(
         pytest.param({"zookeeper_tls": "maybe"}, "neither true nor false", id="flag"),
         pytest.param({"zookeeper_timeout_ms": "soon"}, "no whole number", id="number"),
         pytest.param({"settings.min.insync.replicas": "two"}, "no whole number", id="given"),
+        pytest.param({"settings.replica.lag.time.max.ms": "\u00b2"}, "no whole number", id="power"),
+        pytest.param(
+            {"settings.inter.broker.protocol.version": "new"}, "nothing that Kafka", id="protocol"
+        ),
     ],
 )
 def test_a_wrong_option_is_named_with_a_remedy_and_without_its_value(

@@ -36,7 +36,8 @@ EPOCHS: Final = "leader-epoch-checkpoint"
 MISSED: Final = 2
 BESIDE: Final = Kind("3.9.1", "zookeeper")
 """Where Kafka's own tools are asked about each fault as well."""
-SECURED: Final = Kind("3.9.1", "kraft")
+SECURED: Final = (Kind("3.9.1", "kraft"), Kind("4.1.1", "kraft"))
+"""Releases that have the authorizer of KRaft; that of ZooKeeper has a test of its own."""
 BACKOFF_MS: Final = 5_000
 """Who is silent is asked at least so often: five rounds, as by default."""
 
@@ -44,6 +45,13 @@ BACKOFF_MS: Final = 5_000
 def play(folder: Path, kind: Kind, keep: Keep, parts: Collection[str] = ()) -> None:
     """All faults that this kind of cluster can have, or those of some parts only."""
     wanted = [part for part in _parts_of(kind) if not parts or part in parts]
+    if wanted != ["acl"]:
+        _on_one_cluster(folder, kind, keep, [part for part in wanted if part != "acl"])
+    if "acl" in wanted:
+        _acl(folder / "secured", kind, keep)
+
+
+def _on_one_cluster(folder: Path, kind: Kind, keep: Keep, wanted: Collection[str]) -> None:
     with (
         field_disks.small_disk(folder / "small") as small,
         running(folder / "lab", *kind, cuttable=True, settings=_settings(folder, small)) as lab,
@@ -60,10 +68,8 @@ def play(folder: Path, kind: Kind, keep: Keep, parts: Collection[str] = ()) -> N
         for part in wanted:
             if part == "disk":
                 _disk_full(injected, small)
-            elif part != "acl":
+            else:
                 PARTS[part](injected)
-    if "acl" in wanted:
-        _acl(folder / "secured", kind, keep)
 
 
 def _parts_of(kind: Kind) -> list[str]:
@@ -72,12 +78,12 @@ def _parts_of(kind: Kind) -> list[str]:
         "contents",
         "tail",
         *(["epochs"] if version >= (0, 11) else []),
-        # 2.8 with ZooKeeper has topic ids, but no file of them beside a follower's log.
+        # 2.8 with ZooKeeper has topic ids, but no file of them beside a new topic's logs.
         *(["identity"] if version >= (3, 0) else []),
         *(["disk"] if version >= (1, 0) else []),
         *(["znodes"] if kind.mode == "zookeeper" else []),
         "brokers",
-        *(["acl"] if kind == SECURED else []),
+        *(["acl"] if kind in SECURED else []),
     ]
 
 
@@ -335,7 +341,7 @@ def _brokers(injected: Injected) -> None:
 
 
 def _acl(folder: Path, kind: Kind, keep: Keep) -> None:
-    with secured(folder) as lab:
+    with secured(folder, kind.version) as lab:
         lab.lab.clients.create_topic("secret")
         lab.lab.clients.create_topic("open")
         lab.lab.clients.produce("secret", [b"a record"] * 20)

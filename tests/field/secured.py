@@ -82,12 +82,12 @@ def _acl(acl: Acl, user: str) -> Any:
 
 
 @contextmanager
-def secured(folder: Path) -> Iterator[SecuredLab]:
+def secured(folder: Path, version: str = VERSION) -> Iterator[SecuredLab]:
     """One node of KRaft; SASL with three mechanisms, TLS, and TLS with a client's certificate."""
     names = ("SASL", "TLS", "MTLS")
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     make_certificates(folder)
-    plan = make_plan(folder / "lab", version=VERSION, brokers=1)
+    plan = make_plan(folder / "lab", version=version, brokers=1)
     mine = f"PLAINTEXT://{LOOPBACK}:{plan.clients[1]},INNER://{LOOPBACK}:{plan.inner[1]}"
     mine += "".join(f",{name}://{LOOPBACK}:{port}" for name, port in ports.items())
     plan.settings[1] = {

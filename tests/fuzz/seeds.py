@@ -4,18 +4,28 @@ field."""
 from __future__ import annotations
 
 import json
+import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from tidestaff.connectors import wire
 from tidestaff.connectors.agent_answers import encode_answer, encode_question
+from tidestaff.connectors.agent_digests import (
+    DigestAnswer,
+    DigestQuestion,
+    Range,
+    encode_digest_answer,
+    encode_digest_question,
+)
 from tidestaff.connectors.broker_health import Problem
 from tidestaff.connectors.disk_replica import DiskReplica
 from tidestaff.connectors.log_directories import Disk
+from tidestaff.consistency.batches import BatchMark, RangeDigest
 from tidestaff.consistency.model import (
     Assignment,
     ClusterObservation,
     EpochEntry,
     HealthObservation,
+    OffsetRange,
     PartitionObservation,
     PartitionState,
     ProblemKind,
@@ -103,6 +113,49 @@ def _agent() -> list[bytes]:
     ]
 
 
+def _digests() -> list[bytes]:
+    offsets = OffsetRange(0, 9)
+    question = DigestQuestion((Range(TopicPartition("t", 0), offsets),), check=True)
+    mark = BatchMark(0, 8, 3, 77, 9, 1_000, 0, intact=True)
+    answers = [
+        DigestAnswer(RangeDigest(offsets, 0xABC, 2, 9, 3), (mark,)),
+        DigestAnswer(RangeDigest(offsets, unreadable_at=0, reason="gone")),
+    ]
+    return [encode_digest_question(question), encode_digest_answer(1, answers)]
+
+
+def _fetches() -> list[bytes]:
+    """An answer with one record batch of four bytes, an answer without topics, and versions."""
+    head = struct.pack(">iihi", 1, 0, 0, 0)
+    partition = struct.pack(">ihqqqi", 0, 0, 9, 9, 0, 1) + struct.pack(">qqii", 7, 8, -1, 4)
+    topic = struct.pack(">ih", 1, 1) + b"t" + struct.pack(">i", 1) + partition + b"abcd"
+    versions = struct.pack(">ihihhhhhh", 1, 0, 2, 1, 4, 17, 18, 0, 4)
+    return [b"\0" + head + topic, b"\1" + versions, b"\0" + head + struct.pack(">i", 0)]
+
+
+_SETTINGS: Final = (
+    {"min.insync.replicas": "2", "unclean.leader.election.enable": "true"},
+    {"cleanup.policy": "compact,delete", "remote.storage.enable": "false"},
+    {"replica.lag.time.max.ms": "30000", "inter.broker.protocol.version": "2.7-IV1"},
+    {
+        "leader.imbalance.check.interval.seconds": "300",
+        "leader.imbalance.per.broker.percentage": "10",
+        "zookeeper.session.timeout.ms": "18000",
+        "auto.leader.rebalance.enable": "true",
+    },
+)
+_PROPERTIES: Final = (
+    "# a comment\nsecurity.protocol=SASL_SSL\nsasl.mechanism : PLAIN\n",
+    'sasl.jaas.config=a.B required \\\n  username="u" \\\n  password="p\\u00e9";\n',
+    "ssl.keystore.location /a\\ b\\:c\r\nssl.key.password=\\ud83d\\ude00\r\n",
+)
+
+
+def _settings() -> list[bytes]:
+    nodes = [json.dumps({"version": 1, "config": each}).encode() for each in _SETTINGS]
+    return [bytes([number]) + node for number in range(2) for node in nodes]
+
+
 def _observations() -> list[Observation]:
     reading = ReplicaReading(
         *(1, 0, 5, 9, 3, 2, True), lineage=(EpochEntry(0, 0), EpochEntry(2, 4)), topic_id=TOPIC_ID
@@ -158,6 +211,10 @@ def seeds() -> dict[str, list[bytes]]:
             old(1, 0, 2) + old(1, 2, 3, compression=GZIP) + v2(5) + bytes(40),
         ],
         "agent": _numbered(_agent()),
+        "digests": _numbered(_digests()),
+        "fetches": _fetches(),
+        "properties": [b"\0" + text.encode() for text in _PROPERTIES],
+        "settings": _settings(),
         "wire": _wire(),
         "protocol": _protocol(),
         "topic-ids": [bytes(range(16))],

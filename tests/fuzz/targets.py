@@ -6,8 +6,10 @@ the coverage-guided run and the replay of its corpus all call these.
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import struct
 import uuid
 import warnings
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -20,16 +22,32 @@ from tidestaff.connectors.agent_answers import (
     encode_answer,
 )
 from tidestaff.connectors.agent_client import parse_agents
+from tidestaff.connectors.agent_digests import (
+    decode_digest_answer,
+    decode_digest_question,
+    encode_digest_answer,
+    encode_digest_question,
+)
 from tidestaff.connectors.agent_server import parse_listen
-from tidestaff.connectors.broker_answers import ClusterMetadata
+from tidestaff.connectors.broker_answers import ClusterMetadata, Software, TopicValues
 from tidestaff.connectors.broker_health import HealthBook
+from tidestaff.connectors.broker_options import BrokerOptions
+from tidestaff.connectors.broker_settings import BROKER_KEYS, TOPIC_KEYS, ClusterSettings
+from tidestaff.connectors.client_properties import parse_properties
+from tidestaff.connectors.cluster_view import ChangedValues
 from tidestaff.connectors.errors import ConnectorError
+from tidestaff.connectors.fetch_sockets import decode_fetch, decode_versions
 from tidestaff.connectors.log_directories import Disk
 from tidestaff.connectors.segments import SegmentScan
 from tidestaff.connectors.zookeeper_configs import decode_config
 from tidestaff.consistency import checkpoint_files, znodes
 from tidestaff.consistency.errors import FormatError
-from tidestaff.consistency.model import TopicPartition
+from tidestaff.consistency.model import (
+    Assignment,
+    PartitionObservation,
+    PartitionState,
+    TopicPartition,
+)
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", ".*_text is deprecated", DeprecationWarning)
@@ -48,7 +66,9 @@ with warnings.catch_warnings():
     )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tidestaff.consistency.model import BrokerId
 
 TOPIC, PARTITION = TopicPartition("t", 0)
 
@@ -167,6 +187,84 @@ AGENT: Final = _one_of(
 )
 
 
+def _digest_question(data: bytes) -> None:
+    question = decode_digest_question(data)
+    assert decode_digest_question(encode_digest_question(question)) == question
+
+
+def _digest_answer(data: bytes) -> None:
+    found = decode_digest_answer(data)
+    assert decode_digest_answer(encode_digest_answer(found.broker, found.answers)) == found
+
+
+DIGESTS: Final = _one_of((_digest_question, _digest_answer), AgentFormatError)
+
+# What the reader of sockets takes for a broker that makes no sense.
+FETCHES: Final = _one_of(
+    (
+        lambda data: decode_fetch(memoryview(data)).keys(),
+        lambda data: decode_versions(memoryview(data)),
+    ),
+    *(struct.error, ValueError),
+)
+
+PROPERTIES: Final = _one_of((lambda data: parse_properties(_text(data), "file"),), ConnectorError)
+
+SETTING_KEYS: Final = frozenset((*TOPIC_KEYS, *BROKER_KEYS, "log.cleanup.policy"))
+
+
+class _Says:
+    """Implements SettingsReader: all that is asked for has these values."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = values
+
+    def software(self) -> Software:
+        return Software("2.8", kraft=False)
+
+    def topic_values(self, topics: Sequence[str], keys: Sequence[str]) -> TopicValues:
+        return TopicValues(dict.fromkeys(topics, self._of(keys)))
+
+    def broker_values(self, broker: BrokerId, keys: Sequence[str]) -> Mapping[str, str]:
+        del broker
+        return self._of(keys)
+
+    def _of(self, keys: Sequence[str]) -> dict[str, str]:
+        return {key: value for key, value in self._values.items() if key in keys}
+
+
+def settings_from(answers: Mapping[str, str], changed: ChangedValues | None) -> None:
+    """Whatever is said, a round has settings and rules, and they travel."""
+    settings = ClusterSettings(_Says(answers), BrokerOptions("somewhere:9092"))
+    settings.refresh([1], {TOPIC: None}, 0, changed)
+    observation = PartitionObservation(
+        *("c", TOPIC, PARTITION, 1_000, settings.rules, PartitionState(1, 2, (1,))),
+        Assignment((1, 2)),
+        live=(),
+        settings=settings.of(TOPIC),
+    )
+    assert wire.observation_of(wire.row_of(observation)) == observation
+    for told in HealthBook("c", "brokers", 1).close_round(settings.problems, 1, 1):
+        wire.to_bytes(wire.row_of(told))
+
+
+def _config(data: bytes) -> None:
+    found = decode_config(data, "/config/brokers/1", SETTING_KEYS)
+    settings_from({}, ChangedValues({TOPIC: found}, {1: found, None: found}))
+
+
+def _said(data: bytes) -> None:
+    """The same content as answers of the brokers, which no decoder has looked at."""
+    try:
+        values = json.loads(data)["config"].items()
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return
+    settings_from({name: value for name, value in values if isinstance(value, str)}, None)
+
+
+SETTINGS: Final = _one_of((_config, _said), FormatError)
+
+
 def _row(data: bytes) -> None:
     wire.observation_of(wire.from_bytes(wire.header() + data))
 
@@ -246,6 +344,10 @@ TARGETS: Final = (
     Target("znodes", ZNODES),
     Target("segments", segments),
     Target("agent", AGENT),
+    Target("digests", DIGESTS),
+    Target("fetches", FETCHES),
+    Target("properties", PROPERTIES),
+    Target("settings", SETTINGS),
     Target("wire", WIRE),
     Target("protocol", protocol),
     Target("topic-ids", topic_ids),

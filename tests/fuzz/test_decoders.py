@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from tidestaff.connectors.cluster_view import ChangedValues
 from tidestaff.connectors.errors import ConnectorError
 from tidestaff.connectors.log_directories_files import opened_directory
 from tidestaff.connectors.segments_in_log import log_end
+from tidestaff.connectors.zookeeper_configs import decode_config
+from tidestaff.consistency.errors import FormatError
 
 from tests.connectors.segment_bytes import old, v2
 from tests.fuzz.corpus import FOLDER, kept
 from tests.fuzz.protocol_answers import built
 from tests.fuzz.seeds import seeds
-from tests.fuzz.targets import ANSWERS, BY_NAME, TARGETS
+from tests.fuzz.targets import ANSWERS, BY_NAME, SETTING_KEYS, TARGETS, settings_from
 
 if TYPE_CHECKING:
     from tests.fuzz.targets import Target
@@ -197,10 +200,34 @@ def altered(value: Any, data: st.DataObject) -> Any:
     return copy
 
 
-@pytest.mark.parametrize("name", ["agent", "znodes"])
+@pytest.mark.parametrize("name", ["agent", "digests", "settings", "znodes"])
 @many
 @given(data=st.data())
 def test_json_with_odd_values_is_read_or_refused(name: str, data: st.DataObject) -> None:
     seed = data.draw(st.sampled_from([each for each in SEEDS[name] if each[1:2] == b"{"]))
     found = altered(json.loads(seed[1:]), data)
     BY_NAME[name].run(seed[:1] + json.dumps(found).encode("ascii"))
+
+
+# -- settings
+
+_VALUES = st.sampled_from(
+    ["", "2", " 2 ", "+2", "-1", "two", "9" * 19, "9" * 5_000, "\u0663", "true", "True", "yes"]
+) | st.text(max_size=5)
+_SPOKEN = st.sampled_from(["0.8.2", "2.7-IV1", "2.8", "2.8-IV99", "3.9", "9.9", "99999.1", "abc"])
+
+
+@quietly
+@given(
+    st.dictionaries(st.sampled_from(sorted(SETTING_KEYS)), _VALUES | _SPOKEN, max_size=5),
+    st.dictionaries(st.sampled_from(sorted(SETTING_KEYS)), _VALUES | _SPOKEN, max_size=5),
+)
+def test_whatever_settings_say_a_round_has_rules_and_settings(
+    answered: dict[str, str], written: dict[str, str]
+) -> None:
+    """By brokers in their answers, and by whoever writes to ZooKeeper."""
+    settings_from(answered, None)
+    node = json.dumps({"version": 1, "config": written}).encode()
+    with suppress(FormatError):
+        found = decode_config(node, "/config/topics/t", SETTING_KEYS)
+        settings_from(answered, ChangedValues({"t": found}, {None: found}))
