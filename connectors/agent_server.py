@@ -89,7 +89,7 @@ class Agent:
         digester: Digester | None = None,
     ) -> None:
         self.broker, self._directories, self._now_ms = broker, directories, now_ms
-        self._digester = digester or Digester(directories.place_of)
+        self._digester = digester or Digester(directories.place_of, self._relist)
         self._lock = threading.Lock()
         self._digesting = threading.Lock()
 
@@ -106,6 +106,9 @@ class Agent:
         finally:
             self._digesting.release()
         return encode_digest_answer(self.broker, answers)
+
+    def _relist(self) -> None:
+        self._read(frozenset(), log_ends=False)
 
     def replicas(self, data: bytes) -> bytes | None:
         """The answer to a question; None while the disks are busy with another for too long."""

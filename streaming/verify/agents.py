@@ -16,7 +16,7 @@ from tidestaff.streaming.verify.copies import (
 from tidestaff.streaming.verify.threads import in_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from tidestaff.connectors.agent_answers import AgentAnswer
     from tidestaff.connectors.agent_client import AgentClient
@@ -132,16 +132,17 @@ class AgentSource:
             else:
                 mine.extents.append(extent)
 
-    def again(self, partition: TopicPartition) -> PartitionCopies | None:
+    def again(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, PartitionCopies]:
         found: dict[TopicPartition, PartitionCopies] = {}
         for broker, url in self._urls.items():
             if broker not in self._silent:
-                answer = self._client.ask(broker, url, [partition], log_ends=True)
+                answer = self._client.ask(broker, url, partitions, log_ends=True)
                 self._add(broker, answer, found)
-        mine = found.get(partition)
-        if mine is not None:
+        for mine in found.values():
             mine.unread |= self._silent
-        return mine
+        return found
 
     @property
     def traffic(self) -> Traffic:

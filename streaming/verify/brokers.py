@@ -17,7 +17,7 @@ from tidestaff.streaming.verify.agents import AgentDigests
 from tidestaff.streaming.verify.copies import PartitionCopies, Traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from tidestaff.connectors.agent_client import AgentClient, AgentUrls
     from tidestaff.consistency.batches import BatchMark, RangeDigest
@@ -75,11 +75,14 @@ class BrokerSource:
         cleaned = self._cleaned([o for o in mine if o.settings.compacted])
         return [self._copies(o, cleaned) for o in mine]
 
-    def again(self, partition: TopicPartition) -> PartitionCopies | None:
-        for each in self._round():
-            if (each.topic, each.partition) == partition:
-                return self._copies(each, self._cleaned([each]))
-        return None
+    def again(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, PartitionCopies]:
+        wanted = set(partitions)
+        seen = [each for each in self._round() if (each.topic, each.partition) in wanted]
+        cleaned = self._cleaned(seen)
+        found = (self._copies(each, cleaned) for each in seen)
+        return {each.partition: each for each in found}
 
     def _round(self) -> list[PartitionObservation]:
         seen: list[Observation] = self._collector.round()

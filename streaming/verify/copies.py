@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from tidestaff.consistency.batches import Extent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from tidestaff.connectors.disk_replica import DiskReplica
     from tidestaff.consistency.batches import BatchMark, RangeDigest
@@ -58,7 +58,9 @@ class CopySource(Protocol):
     marks_at_once: int
 
     def partitions(self, wanted: Callable[[str], bool]) -> list[PartitionCopies]: ...
-    def again(self, partition: TopicPartition) -> PartitionCopies | None: ...
+    def again(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, PartitionCopies]: ...
     def digests(
         self, broker: BrokerId, asked: Asked, *, check: bool
     ) -> Mapping[TopicPartition, RangeDigest]: ...

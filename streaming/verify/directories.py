@@ -18,7 +18,7 @@ from tidestaff.streaming.verify.copies import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from tidestaff.connectors.disk_replica import DiskReplica
     from tidestaff.consistency.batches import BatchMark, RangeDigest
@@ -67,12 +67,14 @@ class DirectorySource:
                     self._add(broker, replica, found)
         return [found[partition] for partition in sorted(found)]
 
-    def again(self, partition: TopicPartition) -> PartitionCopies | None:
+    def again(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, PartitionCopies]:
         found: dict[TopicPartition, PartitionCopies] = {}
         for broker, directories in self._directories.items():
-            for replica in directories.read({partition}, log_ends=True).replicas.values():
+            for replica in directories.read(partitions, log_ends=True).replicas.values():
                 self._add(broker, replica, found)
-        return found.get(partition)
+        return found
 
     def _add(
         self,

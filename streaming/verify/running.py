@@ -18,7 +18,7 @@ from tidestaff.streaming.verify.threads import in_threads
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tidestaff.consistency.batches import BatchMark, RangeDigest
     from tidestaff.consistency.comparison import Question
@@ -142,15 +142,16 @@ class Verification:
     def _round(self) -> None:
         """The next question of every partition, all of a broker's together."""
         asked: dict[tuple[BrokerId, bool], list[_Item]] = {}
-        before, self.active = self.active, deque()
+        before, self.active, done = self.active, deque(), []
         for item in before:
             item.question, item.found = item.comparison.question(), {}
             if item.question is None:
-                self._finish(item)
+                done.append(item)
                 continue
             self.active.append(item)
             for broker in item.question.window.brokers:
                 asked.setdefault((broker, item.question.marks), []).append(item)
+        self._finish(done)
         for (broker, _), items, answers in in_threads(self._ask, asked.items(), self._threads):
             for item in items:
                 if isinstance(answers, ConnectorError):
@@ -189,27 +190,33 @@ class Verification:
             digests: dict[BrokerId, RangeDigest] = item.found  # type: ignore[assignment]
             item.comparison.digests(question, digests)
 
-    def _finish(self, item: _Item) -> None:
-        verdict = item.comparison.verdict()
-        suspicious = verdict.outcome in (Outcome.DIVERGED, Outcome.CORRUPT)
-        if suspicious and self._source.live and item.looked < _LOOKED_AT:
-            fresh = self._again(item)
+    def _finish(self, items: Sequence[_Item]) -> None:
+        """What looks wrong is looked at again, all of it in one reading of the cluster."""
+        verdicts = [(item, item.comparison.verdict()) for item in items]
+        suspicious = [
+            item
+            for item, verdict in verdicts
+            if verdict.outcome in (Outcome.DIVERGED, Outcome.CORRUPT)
+            and self._source.live
+            and item.looked < _LOOKED_AT
+        ]
+        found = self._again(suspicious) if suspicious else {}
+        for item, verdict in verdicts:
+            fresh = found.get(item.copies.partition)
             moved = fresh is not None and fresh.leader_epoch != item.copies.leader_epoch
             if fresh is not None and (item.looked == 1 or moved):
+                fresh.bytes = fresh.bytes or item.copies.bytes
+                fresh.unread = {**item.copies.unread, **fresh.unread}
                 self.active.append(self._begin(fresh, looked=item.looked + 1))
-                return
-        self._finished += item.offsets
-        self.results.append(_result(item.copies, verdict))
+                continue
+            self._finished += item.offsets
+            self.results.append(_result(item.copies, verdict))
 
-    def _again(self, item: _Item) -> PartitionCopies | None:
+    def _again(self, items: Sequence[_Item]) -> Mapping[TopicPartition, PartitionCopies]:
         try:
-            fresh = self._source.again(item.copies.partition)
+            return self._source.again([item.copies.partition for item in items])
         except ConnectorError:
-            return None
-        if fresh is not None:
-            fresh.bytes = fresh.bytes or item.copies.bytes
-            fresh.unread = {**item.copies.unread, **fresh.unread}
-        return fresh
+            return {}
 
     def _progress(self, partitions: int) -> None:
         under_way = sum(item.offsets - item.comparison.left for item in self.active)

@@ -14,6 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tidestaff.connectors import agent_server
 from tidestaff.connectors.agent_client import AgentClient, AgentSilentError
+from tidestaff.connectors.agent_digests import (
+    DigestQuestion,
+    Range,
+    decode_digest_answer,
+    encode_digest_question,
+)
 from tidestaff.connectors.agent_server import (
     Agent,
     AgentServer,
@@ -23,9 +29,9 @@ from tidestaff.connectors.agent_server import (
 )
 from tidestaff.connectors.errors import OptionError
 from tidestaff.connectors.log_directories import LogDirectories
-from tidestaff.consistency.model import EpochEntry, TopicPartition
+from tidestaff.consistency.model import EpochEntry, OffsetRange, TopicPartition
 
-from tests.connectors.disk import TOPIC_ID, write_log_dir
+from tests.connectors.disk import TOPIC_ID, write_log_dir, write_replica
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,6 +126,27 @@ def test_ends_of_logs_are_read_where_they_are_asked_for(server: AgentServer) -> 
     found = body_of(raw(server, ask(body)))
     assert [each["log_end_offset"] for each in found["replicas"]] == [10, 10]
     assert found["at_ms"] == found["replicas"][0]["read_at_ms"] == 1_700_000_000_000
+
+
+@pytest.mark.parametrize("moved", [False, True], ids=["made-since", "moved-since"])
+def test_contents_are_digested_also_of_a_replica_nobody_has_listed(
+    tmp_path: Path, log_dir: Path, moved: bool
+) -> None:
+    """A replica that is there is never said to be missing, whoever asked for the list last."""
+    other = write_log_dir(tmp_path / "other")
+    directories = LogDirectories([str(log_dir), str(other)], lambda: 0)
+    agent = Agent(1, directories, lambda: 0)
+    asked = [T0, T1] if moved else [T0]
+    if moved:
+        directories.read(asked, log_ends=False)
+        (log_dir / "t-1").rename(other / "t-1")
+    else:
+        write_replica(other, "u-0")
+        asked.append(TopicPartition("u", 0))
+    question = DigestQuestion(tuple(Range(each, OffsetRange(0, 10)) for each in asked))
+    data = agent.digests(encode_digest_question(question))
+    assert data is not None
+    assert [each.digest.batches for each in decode_digest_answer(data).answers] == [10, 10]
 
 
 def test_health_tells_directories_and_problems(server: AgentServer, log_dir: Path) -> None:
