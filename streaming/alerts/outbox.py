@@ -84,13 +84,13 @@ class Outbox:
             ).fetchall()
         return [Outgoing(seq, transition_of(text), self.store_id) for seq, text in rows]
 
-    def delivered(self, sink: str, seq: int, count: int) -> None:
-        """The sink has everything up to `seq`, and is well."""
+    def delivered(self, sink: str, seq: int, count: int, dropped: int = 0) -> None:
+        """The sink has everything up to `seq` but what it can never take, and is well."""
         with transaction(self._db, self.path):
             self._db.execute(
                 "UPDATE cursors SET seq = max(seq, ?), delivered = delivered + ?,"
-                " failing_since_ms = NULL, last_error = NULL WHERE sink = ?",
-                (seq, count, sink),
+                " dropped = dropped + ?, failing_since_ms = NULL, last_error = NULL WHERE sink = ?",
+                (seq, count, dropped, sink),
             )
 
     def failed(self, sink: str, at_ms: int, error: str) -> None:
