@@ -329,6 +329,18 @@ class Settings(Section):
         _refuse_twice([each.name for each in found], "another name (key name) for each sink")
         return found
 
+    @model_validator(mode="after")
+    def _rounds_come_before_silence(self) -> Settings:
+        for cluster in self.clusters:
+            interval_ms = getattr(cluster.source, "round_interval_ms", 0)
+            if 2 * interval_ms > self.operator.silence_ms:
+                raise ValueError(
+                    f"clusters: {cluster.name}: a round every {interval_ms} ms is silence by "
+                    f"operator.silence_ms {self.operator.silence_ms}: make that at least twice as "
+                    "long"
+                )
+        return self
+
     @property
     def work(self) -> Path:
         return Path(self.work_dir).expanduser()
