@@ -120,9 +120,11 @@ class Bucket:
         subject = self.subjects.get(key)
         if subject is None:
             subject = self.subjects[key] = Subject(*key)
-        if not subject.sequence.offer(row):
+        if subject.sequence.offer(row):
+            subject.heard = True
+        else:
+            # Not heard: with a clock that was set back a source says nothing that can be judged.
             self._said.counts["late"] += 1
-        subject.heard = True
         if row.kind == CLUSTER:
             hear(subject, row.source, row.observed_at_ms)
         self._drain_small(subject, MISSING)
@@ -286,6 +288,7 @@ class Bucket:
             self.slots.arm(slot, partition.memory, has_lineage=bool(leader.lineage))
         else:
             self.slots.numbers.armed[slot] = False
+            self.slots.note(slot, partition.memory)
         if self.view is not None:
             self.view.judged(partition, before, self)
 
@@ -309,6 +312,7 @@ class Bucket:
         partition.active = {}
         partition.memory, partition.body, partition.packed = None, None, None
         self.slots.numbers.armed[partition.slot] = False
+        self.slots.numbers.replicas[partition.slot] = 0
         if self.view is not None:
             self.view.gone(partition)
 
