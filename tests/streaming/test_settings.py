@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 from typing import Any, get_args
@@ -10,6 +11,7 @@ import pytest
 import yaml
 from pydantic import BaseModel, SecretStr
 from pydantic_core import PydanticUndefined
+from tidestaff.streaming.routes import routes_of
 from tidestaff.streaming.settings import Cluster, Settings, Sink, Source
 from tidestaff.streaming.settings_loading import SettingsError, effective, load, plain
 
@@ -257,6 +259,20 @@ def test_rounds_that_come_too_seldom_are_told_before_they_look_like_silence() ->
         ValueError, match=r"c: a round every 30001 ms .* operator\.silence_ms 60000"
     ):
         Settings.model_validate(given(30_001))
+
+
+def test_a_new_sink_for_people_begins_at_the_present_and_an_archive_at_the_beginning(
+    tmp_path: Path,
+) -> None:
+    sinks = [
+        {"type": "console"},
+        {"type": "webhook", "url": "http://127.0.0.1:1/"},
+        {"type": "alertmanager", "url": "http://127.0.0.1:1/"},
+        {"type": "jsonl", "path": str(tmp_path / "a.jsonl")},
+        {"type": "parquet", "path": str(tmp_path / "parquet")},
+    ]
+    routes = routes_of(Settings.model_validate({"sinks": sinks}), io.StringIO())
+    assert [route.from_start for route in routes] == [False, False, False, True, True]
 
 
 def test_secrets_are_never_printed(tmp_path: Path) -> None:

@@ -262,6 +262,11 @@ def test_what_every_sink_has_taken_is_forgotten_by_age_and_number(shop: Shop) ->
     assert [seq for seq, _ in AlertReader(shop.path).transitions()] == [5, 6, 7, 8, 9, 10]
 
 
+def test_without_any_sink_what_is_old_is_forgotten_too(shop: Shop) -> None:
+    shop.batch(*(event("raised", 1_000, partition=number) for number in range(10)))
+    assert Outbox(shop.path).prune(Retention(rows=4)) == 6
+
+
 def test_open_alerts_are_never_forgotten(shop: Shop) -> None:
     outbox = Outbox(shop.path)
     outbox.register({"a": True})
