@@ -169,9 +169,9 @@ class SinkWorker:
                 refused.append((each, error))
         if len(refused) == len(wanted):
             raise refused[0][1]
-        for each, error in refused:
-            what, why = each.transition, type(error).__name__
-            log.warning("sink %s cannot take %s %s: %s", self.name, what.code, each.seq, why)
+        for each, why in refused:
+            code, kind = each.transition.code, type(why).__name__
+            log.warning("sink %s cannot take %s %s: %s", self.name, code, each.seq, kind)
         self._stumbles = 0
         return len(refused)
 
