@@ -331,14 +331,11 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _rounds_come_before_silence(self) -> Settings:
-        for cluster in self.clusters:
-            interval_ms = getattr(cluster.source, "round_interval_ms", 0)
-            if 2 * interval_ms > self.operator.silence_ms:
-                raise ValueError(
-                    f"clusters: {cluster.name}: a round every {interval_ms} ms is silence by "
-                    f"operator.silence_ms {self.operator.silence_ms}: make that at least twice as "
-                    "long"
-                )
+        most_ms = self.operator.silence_ms // 2
+        for name, source in ((each.name, each.source) for each in self.clusters):
+            if (every_ms := getattr(source, "round_interval_ms", 0)) > most_ms:
+                known = f"a round every {every_ms} ms, half of operator.silence_ms is {most_ms} ms"
+                raise ValueError(f"clusters: {name}: {known}: look more often, or allow more")
         return self
 
     @property
