@@ -18,10 +18,15 @@ if TYPE_CHECKING:
     from tidestaff.streaming.sinks.sink import Sink
 
 
+# Whoever keeps a history gets all of it; people and Alertmanager are told what is new, and the
+# latter what fires.
+_ARCHIVES = (configured.JsonLinesSink, configured.ParquetSink, configured.KafkaSink)
+
+
 def routes_of(settings: Settings, stdout: TextIO) -> list[Route]:
     """One route a sink, in the order of the configuration."""
     return [
-        Route(_sink(each, stdout), _statuses(each.statuses), from_start=True)
+        Route(_sink(each, stdout), _statuses(each.statuses), from_start=isinstance(each, _ARCHIVES))
         for each in settings.sinks
     ]
 

@@ -329,6 +329,15 @@ class Settings(Section):
         _refuse_twice([each.name for each in found], "another name (key name) for each sink")
         return found
 
+    @model_validator(mode="after")
+    def _rounds_come_before_silence(self) -> Settings:
+        most_ms = self.operator.silence_ms // 2
+        for name, source in ((each.name, each.source) for each in self.clusters):
+            if (every_ms := getattr(source, "round_interval_ms", 0)) > most_ms:
+                known = f"a round every {every_ms} ms, half of operator.silence_ms is {most_ms} ms"
+                raise ValueError(f"clusters: {name}: {known}: look more often, or allow more")
+        return self
+
     @property
     def work(self) -> Path:
         return Path(self.work_dir).expanduser()

@@ -26,8 +26,15 @@ OTHER_VARIABLES: Final = frozenset(
     {
         *("TIDESTAFF_JARS_DIR", "TIDESTAFF_IVY_SETTINGS"),
         *("TIDESTAFF_LAB_DIR", "TIDESTAFF_LAB_IMAGE", "TIDESTAFF_JAVA_IMAGE"),
+        *("TIDESTAFF_LAB_HEAP", "TIDESTAFF_BASE_IMAGE"),
+        *("TIDESTAFF_ETCD", "TIDESTAFF_KUBE_APISERVER"),
     }
 )
+# What Kubernetes puts into a pod for every service of its namespace; ours is called tidestaff too.
+_OF_KUBERNETES: Final = re.compile(
+    r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+_ADDRESS_OF_KUBERNETES: Final = re.compile(r"(tcp|udp|sctp)://\S+")
 EMBEDDED: Final = "the embedded default"
 # The embedded story is a handful of partitions: four buckets do, and it should start soon.
 _SMALL: Final = {"operator": {"buckets": 4}, "spark": {"quick_start": True}}
@@ -94,6 +101,8 @@ def _override(content: dict[str, Any], environment: Mapping[str, str]) -> dict[s
     for variable in sorted(environment):
         if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES:
             continue
+        if _is_of_kubernetes(variable, environment[variable]):
+            continue
         keys = variable.removeprefix(PREFIX).lower().split(APART)
         value = environment[variable]
         try:
@@ -106,6 +115,13 @@ def _override(content: dict[str, Any], environment: Mapping[str, str]) -> dict[s
             ) from None
         overridden[".".join(keys)] = variable
     return overridden
+
+
+def _is_of_kubernetes(variable: str, value: str) -> bool:
+    if APART in variable:
+        return False
+    is_address = variable.endswith("_PORT") and _ADDRESS_OF_KUBERNETES.fullmatch(value) is not None
+    return is_address or _OF_KUBERNETES.fullmatch(variable) is not None
 
 
 def _put(content: Any, keys: list[str], value: Any) -> None:

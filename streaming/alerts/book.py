@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidestaff.streaming.alerts.event import NO_CLUSTERS, Event, EventKind
+from tidestaff.streaming.alerts.event import NO_CLUSTERS, UNKNOWN_CLUSTER, Event, EventKind
 from tidestaff.streaming.alerts.identity import (
     REFUSED,
     Kind,
@@ -71,8 +71,9 @@ def advance(
         else:
             work.take(event)
     merged = _later(book.clocks, clocks)
-    passed = {event.cluster: _passed(merged, event.cluster, policy) for event in waiting.values()}
-    ripe = [key for key, event in waiting.items() if _is_ripe(event, passed[event.cluster])]
+    names = {_clock_of(event) for event in waiting.values()}
+    passed = {name: _passed(merged, name, policy) for name in names}
+    ripe = [key for key, event in waiting.items() if _is_ripe(event, passed[_clock_of(event)])]
     ripe.sort(key=lambda key: _order(waiting[key]))
     for key in ripe:
         work.take(waiting.pop(key))
@@ -136,7 +137,7 @@ class _Work:
 
     def settle(self, clocks: Mapping[str, int]) -> None:
         for fingerprint, alert in list(self.alerts.items()):
-            now_ms = _passed(clocks, alert.cluster, self.policy)
+            now_ms = _passed(clocks, _clock_of(alert), self.policy)
             if now_ms is not None and is_due(alert, now_ms, self.policy):
                 settle(self._own(fingerprint), now_ms, self.policy, self.told)
 
@@ -157,6 +158,11 @@ def _later(clocks: Mapping[str, int], others: Mapping[str, int]) -> dict[str, in
     for cluster, at_ms in others.items():
         merged[cluster] = max(at_ms, merged.get(cluster, at_ms))
     return merged
+
+
+def _clock_of(about: Event | Alert) -> str:
+    """Where records are refused the cluster's own clock may stand still, or be nobody's."""
+    return UNKNOWN_CLUSTER if about.code == REFUSED else about.cluster
 
 
 def _is_ripe(event: Event, passed_ms: int | None) -> bool:

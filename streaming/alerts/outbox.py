@@ -84,13 +84,13 @@ class Outbox:
             ).fetchall()
         return [Outgoing(seq, transition_of(text), self.store_id) for seq, text in rows]
 
-    def delivered(self, sink: str, seq: int, count: int) -> None:
-        """The sink has everything up to `seq`, and is well."""
+    def delivered(self, sink: str, seq: int, count: int, dropped: int = 0) -> None:
+        """The sink has everything up to `seq` but what it can never take, and is well."""
         with transaction(self._db, self.path):
             self._db.execute(
                 "UPDATE cursors SET seq = max(seq, ?), delivered = delivered + ?,"
-                " failing_since_ms = NULL, last_error = NULL WHERE sink = ?",
-                (seq, count, sink),
+                " dropped = dropped + ?, failing_since_ms = NULL, last_error = NULL WHERE sink = ?",
+                (seq, count, dropped, sink),
             )
 
     def failed(self, sink: str, at_ms: int, error: str) -> None:
@@ -126,13 +126,15 @@ class Outbox:
         return dropped
 
     def prune(self, retention: Retention) -> int:
-        """Forget what every sink has taken and what is over, by age (event time) and number."""
+        """Forget what every sink has taken and what is over, by age (event time) and number; where
+        there are no sinks everything is taken."""
         with transaction(self._db, self.path):
             query = "SELECT max(at_ms) FROM clocks WHERE cluster NOT IN (?, ?)"
             newest = self._db.execute(query, NO_CLUSTERS).fetchone()[0]
             oldest = -1 if newest is None else newest - retention.days * DAY_MS
             pruned = self._db.execute(
-                "DELETE FROM transitions WHERE seq <= (SELECT min(seq) FROM cursors) AND"
+                "DELETE FROM transitions WHERE"
+                " seq <= (SELECT coalesce(min(seq), 9223372036854775807) FROM cursors) AND"
                 " (at_ms < ? OR seq <= (SELECT max(seq) FROM transitions) - ?)",
                 (oldest, retention.rows),
             ).rowcount

@@ -87,7 +87,9 @@ class AlertStore:
                 return BatchReport(batch_id, repeated=True)
             clocks = batch.stats.clocks | {OWN_CLUSTER: self._own_clock()}
             known = [at_ms for name, at_ms in book.clocks.items() if name not in NO_CLUSTERS]
-            newest_ms = max((*known, *batch.stats.clocks.values()), default=None)
+            now_ms = self._now_ms()
+            refused = [each["at_ms"] for each in batch.refused if 0 <= each["at_ms"] <= now_ms]
+            newest_ms = max((*known, *batch.stats.clocks.values(), *refused), default=None)
             if newest_ms is not None:
                 clocks[UNKNOWN_CLUSTER] = newest_ms
             events = [*batch.events, *refusals(batch.refused, newest_ms)]

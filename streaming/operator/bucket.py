@@ -21,7 +21,7 @@ from tidestaff.connectors.wire import (
     WireError,
     observation_of,
 )
-from tidestaff.consistency.model import ClusterObservation
+from tidestaff.consistency.model import ClusterObservation, HealthObservation
 from tidestaff.consistency.monitor import step
 from tidestaff.streaming.operator import events
 from tidestaff.streaming.operator.entries import Partition, Subject
@@ -31,6 +31,8 @@ from tidestaff.streaming.operator.screen import quiet, take_over
 from tidestaff.streaming.operator.silence import (
     Clock,
     Gap,
+    end_long_silences,
+    end_unrepeated,
     find_silent,
     find_silent_sources,
     find_total_silence,
@@ -80,6 +82,7 @@ class Bucket:
         self.by_slot: list[Partition | None] = []
         self.subjects: dict[tuple[str, str, str], Subject] = {}
         self.clocks: dict[str, Clock] = {}
+        self.voices: dict[tuple[str, str], Clock] = {}
         self.gaps: list[Gap] = []
         self.tick_ms = MISSING
         self.undecoded: Any = None
@@ -105,7 +108,9 @@ class Bucket:
         if kind == TICK:
             self.tick_ms = max(self.tick_ms, at_ms)
         elif kind == CLUSTER:
-            self.clocks.setdefault(block.cluster[at], Clock()).hear(at_ms)
+            cluster, source = block.cluster[at], block.source[at]
+            self.clocks.setdefault(cluster, Clock()).hear(at_ms)
+            self.voices.setdefault((cluster, source), Clock()).hear(at_ms)
             if block.home[at]:
                 self._offer_small(block.whole(at))
         elif kind == GONE:
@@ -120,19 +125,25 @@ class Bucket:
         subject = self.subjects.get(key)
         if subject is None:
             subject = self.subjects[key] = Subject(*key)
-        if not subject.sequence.offer(row):
+        if subject.sequence.offer(row):
+            subject.heard = True
+        else:
+            # Not heard: with a clock that was set back a source says nothing that can be judged.
             self._said.counts["late"] += 1
-        subject.heard = True
         if row.kind == CLUSTER:
             hear(subject, row.source, row.observed_at_ms)
         self._drain_small(subject, MISSING)
 
     def _drain_small(self, subject: Subject, horizon_ms: int) -> None:
-        sequence = subject.sequence
-        for row in sequence.ready(horizon_ms):
+        last_ms = subject.sequence.at_ms
+        for row in subject.sequence.ready(horizon_ms):
             observation = self._observation(row)
             if observation is None:
                 continue
+            if isinstance(observation, HealthObservation):
+                end_unrepeated(self, subject, last_ms, row.observed_at_ms)
+                subject.about = (observation.topic, observation.partition)
+            last_ms = row.observed_at_ms
             before = subject.memory
             self._said.counts["stepped"] += 1
             subject.memory, verdicts = step(before, observation)  # type: ignore[assignment]
@@ -259,7 +270,7 @@ class Bucket:
             self._note_gap(partition, last_ms, source, row)
             last_ms, source = row.observed_at_ms, row.source
             if row.kind == GONE:
-                self._gone(partition, row)
+                self.end(partition, row.source, row.observed_at_ms)
                 continue
             observation = self._observation(row)
             if observation is None:
@@ -286,6 +297,7 @@ class Bucket:
             self.slots.arm(slot, partition.memory, has_lineage=bool(leader.lineage))
         else:
             self.slots.numbers.armed[slot] = False
+            self.slots.note(slot, partition.memory)
         if self.view is not None:
             self.view.judged(partition, before, self)
 
@@ -299,16 +311,18 @@ class Bucket:
             self._said.findings.append({**told, "topic_id": before.topic_id})
         partition.active = {}
 
-    def _gone(self, partition: Partition, row: Row) -> None:
+    def end(self, partition: Partition, source: str, at_ms: int) -> None:
+        """The partition is gone, and all that was found on it."""
         topic, _, number = partition.name.rpartition("-")
-        place: dict[str, Any] = {"topic": topic, "partition": int(number), "source": row.source}
+        place: dict[str, Any] = {"topic": topic, "partition": int(number), "source": source}
         topic_id = partition.memory.topic_id if partition.memory is not None else None
         for code, broker in partition.active:
-            told = events.cleared(code, broker, silent(row.cluster, row.observed_at_ms, **place))
+            told = events.cleared(code, broker, silent(partition.cluster, at_ms, **place))
             self._said.findings.append({**told, "topic_id": topic_id, "place": None})
         partition.active = {}
         partition.memory, partition.body, partition.packed = None, None, None
         self.slots.numbers.armed[partition.slot] = False
+        self.slots.numbers.replicas[partition.slot] = 0
         if self.view is not None:
             self.view.gone(partition)
 
@@ -335,6 +349,7 @@ class Bucket:
             assert clock.now_ms is not None
             until_ms = clock.now_ms - self.limits.lateness_ms
             find_silent(self, cluster, clock, until_ms)
+            end_long_silences(self, cluster, until_ms)
             forget_partitions(self, cluster, until_ms)
             clock.trim()
         for subject in list(self.subjects.values()):
@@ -344,10 +359,16 @@ class Bucket:
                 self._drain_small(subject, horizon_ms)
             find_silent_sources(self, subject, horizon_ms)
             find_total_silence(self, subject, ticked_ms)
+            end_unrepeated(self, subject, subject.sequence.at_ms, horizon_ms + 1)
             forget_subjects(self, subject, horizon_ms)
+        for (cluster, _), voice in self.voices.items():
+            voice.trim_before(self._horizon(cluster, MISSING))
 
     def _waiting(self) -> list[Partition]:
         return [p for p in self.partitions.values() if p.sequence.held]
+
+    def say(self, told: list[Event]) -> None:
+        self._said.findings.extend(told)
 
     def say_silence(
         self, event: str, entry: Subject | Partition, source: str, at_ms: int, since_ms: int

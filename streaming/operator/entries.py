@@ -23,10 +23,11 @@ class Hearing:
 
 class Subject:
     """A cluster, or one place of a source. `heard` in this batch; `waited_ms` is for how long the
-    job's clock has ticked since it was heard last. `sources` are those of a cluster."""
+    job's clock has ticked since it was heard last. `sources` are those of a cluster; `about` is the
+    partition that a place of a source was last said to concern, or topic alone."""
 
     __slots__ = (
-        *("active", "cluster", "heard", "kind", "memory", "name", "sequence"),
+        *("about", "active", "cluster", "heard", "kind", "memory", "name", "sequence"),
         *("sources", "waited_ms"),
     )
 
@@ -38,6 +39,7 @@ class Subject:
         self.heard = False
         self.waited_ms = 0
         self.sources: dict[str, Hearing] = {}
+        self.about: tuple[str | None, int | None] = (None, None)
 
 
 class Partition:

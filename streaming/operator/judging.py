@@ -13,6 +13,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
+from tidestaff.connectors.wire import CLUSTER, MISSING
 from tidestaff.streaming import codec
 from tidestaff.streaming.operator.bucket import Bucket, Limits
 from tidestaff.streaming.operator.saving import Keeper, UnreadableStateError, restore
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.state import GroupState
     from tidestaff.streaming.operator.bucket import Said
+    from tidestaff.streaming.operator.entries import Subject
     from tidestaff.streaming.operator.saving import Saved
 
 MAX_KEPT_PARTITIONS: Final = 400_000
@@ -139,7 +141,8 @@ def _frame(found: list[tuple[str, int, dict[str, Any]]]) -> pd.DataFrame:
 def _stats(number: int, bucket: Bucket, said: Said) -> dict[str, Any]:
     slots = bucket.slots
     known = [int(at) for at in slots.numbers.at[: slots.count] if at >= 0]
-    clusters = [s for s in bucket.subjects.values() if s.kind == "cluster"]
+    clusters = [s for s in bucket.subjects.values() if s.kind == CLUSTER]
+    clusters = [s for s in clusters if s.sequence.at_ms != MISSING]
     return {
         "bucket": number,
         **{name: said.counts[name] for name in ("rows", "quiet", "stepped", "late", "quarantined")},
@@ -147,7 +150,19 @@ def _stats(number: int, bucket: Bucket, said: Said) -> dict[str, Any]:
         "held": sum(len(p.sequence.held) for p in bucket.partitions.values()),
         "partitions": len(bucket.partitions),
         "replicas_behind": slots.behind(),
-        "clocks": {s.cluster: s.sequence.at_ms for s in clusters},
-        "sources": {f"{s.cluster}/{s.sequence.source}": s.sequence.at_ms for s in clusters},
+        "clocks": {s.cluster: _clock_ms(s, bucket.limits.silence_ms) for s in clusters},
+        "sources": {
+            f"{s.cluster}/{name}": max((hearing.last_ms, *hearing.waiting))
+            for s in clusters
+            for name, hearing in s.sources.items()
+        },
         "max_at_ms": max(known, default=0),
     }
+
+
+def _clock_ms(cluster: Subject, silence_ms: int) -> int:
+    """Where everybody is silent, time has passed by as much as that took: what waits for it (a
+    group that gathers its members) is told."""
+    heard = cluster.sources.values()
+    silent = bool(heard) and all(hearing.silent for hearing in heard)
+    return cluster.sequence.at_ms + (silence_ms if silent else 0)

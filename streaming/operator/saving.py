@@ -129,6 +129,7 @@ class Keeper:
             "layout": CODEC.layout,
             "buckets": bucket.limits.buckets,
             "clocks": {name: clock.reports for name, clock in bucket.clocks.items()},
+            "voices": [[*names, clock.reports] for names, clock in bucket.voices.items()],
             "gaps": bucket.gaps,
             "tick": bucket.tick_ms,
             "subjects": subjects,
@@ -148,6 +149,7 @@ class Keeper:
             _sequence(subject.sequence),
             subject.waited_ms,
             [[name, h.last_ms, h.silent, h.waiting] for name, h in subject.sources.items()],
+            subject.about,
         ]
 
 
@@ -300,7 +302,11 @@ def _restore_rest(rest: dict[str, Any], bucket: Bucket, codec: StateCodec, pool:
     bucket.clocks = {name: Clock(reports) for name, reports in rest["clocks"].items()}
     bucket.gaps = [Gap(*gap) for gap in rest["gaps"]]
     bucket.tick_ms = rest["tick"]
-    for kind, cluster, name, memory, active, sequence, waited_ms, sources in rest["subjects"]:
+    for cluster, source, reports in rest.get("voices", ()):
+        bucket.voices[cluster, source] = Clock(reports)
+    for kind, cluster, name, memory, active, sequence, waited_ms, sources, *more in rest[
+        "subjects"
+    ]:
         subject = Subject(kind, cluster, name)
         read: Any = codec.cluster_reader if kind == CLUSTER else codec.health_reader
         subject.memory = None if memory is None else read(memory, pool)
@@ -308,4 +314,6 @@ def _restore_rest(rest: dict[str, Any], bucket: Bucket, codec: StateCodec, pool:
         _restore_sequence(subject.sequence, sequence)
         for source, last_ms, silent, waiting in sources:
             subject.sources[source] = Hearing(last_ms, waiting, silent=silent)
+        for topic, partition in more:
+            subject.about = (topic, partition)
         bucket.subjects[kind, cluster, name] = subject

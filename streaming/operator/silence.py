@@ -11,7 +11,7 @@ from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-from tidestaff.connectors.wire import CLUSTER, MISSING
+from tidestaff.connectors.wire import CLUSTER, HEALTH, MISSING
 from tidestaff.consistency.memory import NOBODY
 from tidestaff.consistency.model import HealthObservation, ProblemKind
 from tidestaff.consistency.monitor import step
@@ -54,6 +54,11 @@ class Clock:
     def trim(self) -> None:
         """Only once a batch is judged: it may hold more reports than are kept."""
         del self.reports[:-MAX_REPORTS]
+
+    def trim_before(self, until_ms: int) -> None:
+        """Up to there all is judged: of that the newest report is enough."""
+        at = bisect_left(self.reports, until_ms + 1)
+        del self.reports[: max(0, at - 1)]
 
     @property
     def now_ms(self) -> int | None:
@@ -158,6 +163,37 @@ def find_total_silence(bucket: Bucket, subject: Subject, ticked_ms: int) -> None
             _judge_reports(bucket, subject, source, last_ms)
             if not hearing.silent:
                 _say_silent(bucket, subject, source)
+
+
+def end_unrepeated(bucket: Bucket, subject: Subject, last_ms: int, until_ms: int) -> None:
+    """A source repeats what it cannot read in every round in which it sees the cluster. What it
+    does not repeat before `until_ms` it has forgotten, journal and all, and will not end."""
+    if subject.kind != HEALTH or not subject.active:
+        return
+    source, due_ms = subject.sequence.source, last_ms + bucket.limits.silence_ms
+    voice = bucket.voices.get((subject.cluster, source))
+    if voice is None or not voice.reported_between(due_ms, until_ms):
+        return
+    topic, partition = subject.about
+    known: dict[str, Any] = {"source": source, "place": subject.name.removeprefix(f"{source}/")}
+    seen = silent(subject.cluster, due_ms, topic=topic, partition=partition, **known)
+    bucket.say([events.cleared(code, broker, seen) for code, broker in subject.active])
+    subject.active, subject.memory = {}, None
+
+
+def end_long_silences(bucket: Bucket, cluster: str, until_ms: int) -> None:
+    """A partition that its source leaves out for so long is gone, though nobody said it: whoever
+    had listed it has lost its journal."""
+    at, before_ms = bucket.slots.numbers.at[: bucket.slots.count], until_ms - REMEMBER_SOURCE_MS
+    for slot in np.flatnonzero((at != MISSING) & (at <= before_ms)).tolist():
+        partition = bucket.by_slot[slot]
+        if partition is None or partition.cluster != cluster or partition.silent_since is None:
+            continue
+        since_ms, at_ms = partition.silent_since, int(at[slot]) + REMEMBER_SOURCE_MS
+        bucket.catch_up(partition)
+        bucket.end(partition, partition.sequence.source, at_ms)
+        bucket.say_silence(events.CLEARED, partition, "", at_ms, since_ms)
+        partition.silent_since, partition.changed = None, True
 
 
 def told_silence(

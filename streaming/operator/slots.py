@@ -165,8 +165,8 @@ class Slots:
         )
 
     def behind(self) -> int:
-        """Replicas of armed slots whose log ends below their leader's HW."""
-        numbers, rows = self.numbers, np.flatnonzero(self.numbers.armed[: self.count])
+        """Replicas whose log ends below their leader's HW."""
+        numbers, rows = self.numbers, np.flatnonzero(self.numbers.replicas[: self.count])
         if not len(rows):
             return 0
         places = np.arange(WIDTH) < numbers.replicas[rows][:, None]

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tidestaff.streaming.alerts.outbox import Outgoing
 
 PATH: Final = "/api/v2/alerts"
+# The end of the year 9999.
+_LAST_MS: Final = 253_402_300_799_000
 # What makes an alert this one: none of it changes between firing and resolved.
 _LABELS: Final = (
     *("code", "severity", "class", "cluster", "topic", "partition", "broker", "place", "cause"),
@@ -97,4 +99,6 @@ def harmless_lines(text: str) -> str:
 
 
 def _instant(at_ms: int) -> str:
+    """A damaged time becomes the nearest one there is: it must not keep an alert back."""
+    at_ms = min(max(at_ms, 0), _LAST_MS)
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")

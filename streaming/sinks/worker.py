@@ -21,9 +21,9 @@ from tidestaff.streaming.sinks.sink import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from tidestaff.streaming.alerts.outbox import Outbox
+    from tidestaff.streaming.alerts.outbox import Outbox, Outgoing
     from tidestaff.streaming.alerts.store import AlertStore
     from tidestaff.streaming.sinks.sink import Sink
 
@@ -89,6 +89,7 @@ class SinkWorker:
         self._outbox, self._store = outbox, store
         self._patience, self._around = patience, around
         self.failures = 0
+        self._stumbles = 0
         self.busy_since_s: float | None = None
         self._failing_since_ms = 0
         self._alerted: bool | None = None  # not known after a restart
@@ -127,6 +128,7 @@ class SinkWorker:
             return Pause(POLL_S)
         except Exception as error:  # noqa: BLE001 - one sink's fault must not end its thread
             # The text of a stranger's error may hold an address with a password in it.
+            self._stumbles += 1
             return self._failed(f"sink {self.name}: {type(error).__name__}", "see the job's log")
         return Pause(0.0 if more else POLL_S)
 
@@ -141,13 +143,37 @@ class SinkWorker:
     def _deliver(self) -> bool:
         waiting = self._outbox.waiting(self.name, DELIVERY_LIMIT)
         wanted = [each for each in waiting if is_for(self.route.statuses, each.transition)]
+        dropped = 0
         if wanted:
-            self.route.sink.deliver(wanted)
+            dropped = self._hand_over(wanted)
         if waiting:
-            self._outbox.delivered(self.name, waiting[-1].seq, len(wanted))
+            self._outbox.delivered(self.name, waiting[-1].seq, len(wanted) - dropped, dropped)
         if wanted or self.failures == 0:
             self._is_well()
         return len(waiting) == DELIVERY_LIMIT
+
+    def _hand_over(self, wanted: Sequence[Outgoing]) -> int:
+        """All at once. A sink that stumbles over them again and again gets them one by one: what it
+        cannot take although it takes others is dropped. Tells how many were."""
+        if self._stumbles < self._patience.alert_after_failures:
+            self.route.sink.deliver(wanted)
+            self._stumbles = 0
+            return 0
+        refused: list[tuple[Outgoing, Exception]] = []
+        for each in wanted:
+            try:
+                self.route.sink.deliver([each])
+            except (SinkError, StoreError):
+                raise
+            except Exception as error:  # noqa: BLE001 - see above
+                refused.append((each, error))
+        if len(refused) == len(wanted):
+            raise refused[0][1]
+        for each, why in refused:
+            code, kind = each.transition.code, type(why).__name__
+            log.warning("sink %s cannot take %s %s: %s", self.name, code, each.seq, kind)
+        self._stumbles = 0
+        return len(refused)
 
     def _refresh(self) -> None:
         sink = self.route.sink

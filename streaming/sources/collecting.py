@@ -25,7 +25,7 @@ from tidestaff.connectors.errors import ConnectorError, OptionError
 from tidestaff.connectors.importing import load_client_library
 from tidestaff.connectors.linking import Linker
 from tidestaff.connectors.pacing import Pace
-from tidestaff.connectors.wire import CLUSTER, HEALTH, observation_of
+from tidestaff.connectors.wire import CLUSTER, HEALTH, WireError, observation_of
 from tidestaff.connectors.zookeeper import ZookeeperConnector, options_without_brokers
 from tidestaff.connectors.zookeeper_metadata import zookeeper_source
 from tidestaff.connectors.zookeeper_options import zookeeper_options
@@ -47,6 +47,7 @@ from tidestaff.streaming.sources.row_files import (
     write,
 )
 from tidestaff.streaming.sources.simulated import SimulatedCollector, script_of
+from tidestaff.streaming.sources.steady_clock import SelfWatch, SteadyClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 
 STORY: Final = "story.jsonl"
 KEPT_FILES: Final = 200
+LONGEST_PAUSE_MS: Final = 60_000
 
 
 class Collector(Protocol):
@@ -72,8 +74,8 @@ def _as_simulator(source: DirectSource) -> SimulatorSource:
     return TypeAdapter(SimulatorSource).validate_python(options)
 
 
-def _now_ms() -> int:
-    return int(time.time() * 1_000)
+# One for all collectors of a process.
+_now_ms: Final = SteadyClock()
 
 
 def _brokers(name: str, source: DirectSource) -> Collector:
@@ -135,7 +137,7 @@ def _zookeeper(name: str, source: DirectSource) -> Collector:
             zookeeper_source(zookeeper, options.wants),
             name,
             options,
-            now_ms=lambda: int(time.time() * 1_000),
+            now_ms=_now_ms,
             given=given,
         )
     except ConnectorError as error:
@@ -183,6 +185,8 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        # The last round that saw the cluster is kept: links and what was told go on from there.
+        self.sighted = 0
         folder.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -196,12 +200,21 @@ class Journal:
 
     def forget(self, before: int) -> None:
         for name in listed(self.folder):
-            if number_of(name) < before:
+            if number_of(name) < before and number_of(name) != self.sighted:
                 (self.folder / name).unlink(missing_ok=True)
 
 
 def number_of(name: str) -> int:
     return int(name.partition(".")[0])
+
+
+def _health_of(row: Row) -> HealthObservation | None:
+    """None for a row of another release, which cannot be gone on from."""
+    try:
+        seen = observation_of(row)
+    except WireError:
+        return None
+    return seen if isinstance(seen, HealthObservation) else None
 
 
 class Collecting(threading.Thread):
@@ -213,7 +226,7 @@ class Collecting(threading.Thread):
         folder: Path,
         after: int = 0,
         *,
-        now_ms: Callable[[], int] = lambda: int(time.time() * 1_000),
+        clock: SteadyClock = _now_ms,
     ) -> None:
         super().__init__(name=f"collecting-{cluster.name}", daemon=True)
         self.cluster, self.journal = cluster, Journal(folder)
@@ -221,9 +234,11 @@ class Collecting(threading.Thread):
         # Files may be gone; a number that Spark has seen is never given again.
         self.newest = max(self.journal.last, after)
         self.ended = False
-        self._now_ms = now_ms
+        self._clock, self._at_ms, self._round = clock, 0, 0
         self._stopped = threading.Event()
         self._linker = Linker()
+        named = getattr(cluster.source, "collector", cluster.source.type)
+        self._watch = SelfWatch(cluster.name, named)
         self._told: list[HealthObservation] = []
         self._resume()
 
@@ -244,14 +259,40 @@ class Collecting(threading.Thread):
             self._catch_up(collector)
         elif hasattr(collector, "resume"):
             collector.resume(self._told)
-        due = time.monotonic()
+        due, failures = time.monotonic(), 0
         while not self._stopped.is_set():
             if getattr(collector, "finished", False):
                 self.ended = True
                 return
-            self._write(self._linker.link(collector.round()), collector)
-            due = max(due + interval_ms / 1_000, time.monotonic() - 1.0)
+            seen, failed = self._round_of(collector)
+            self._write(self._linker.link(seen), collector)
+            failures = failures + 1 if failed else 0
+            pause_ms = min(
+                interval_ms * 2.0 ** min(failures, 30), max(interval_ms, LONGEST_PAUSE_MS)
+            )
+            due = max(due + pause_ms / 1_000, time.monotonic() - 1.0)
             self._stopped.wait(max(0.0, due - time.monotonic()))
+
+    def _round_of(self, collector: Collector) -> tuple[list[Observation], bool]:
+        """What a round saw, and whether it failed. A collector tells by itself what it cannot read;
+        what it did not foresee must not leave the cluster unwatched for good."""
+        seen: list[Observation] = []
+        error: Exception | None = None
+        try:
+            seen = collector.round()
+        except Exception as failed:  # noqa: BLE001 - told as the collector's health
+            error = failed
+        lives = not isinstance(collector, SimulatedCollector)
+        if seen:
+            self._watch.speak_as(seen[0].source)
+            self._round = seen[0].round
+        else:
+            self._round += 1
+        now_ms = max((each.observed_at_ms for each in seen), default=self._clock())
+        self._at_ms = max(self._at_ms + 1, now_ms)
+        ahead_ms = self._clock.ahead_ms() if lives else 0
+        own = self._watch.close_round(self._at_ms, self._round, ahead_ms=ahead_ms, error=error)
+        return [*seen, *own], error is not None
 
     def _resume(self) -> None:
         """Go on where the journal ends: at its last round that saw the cluster, and after."""
@@ -264,23 +305,30 @@ class Collecting(threading.Thread):
                 break
             rounds.insert(0, found)
             if any(row.kind == CLUSTER for row in found):
+                self.journal.sighted = number_of(name)
                 break
         for found in rounds:
             self._linker.resume(found)
-        last = rounds[-1] if rounds else []
-        seen = [observation_of(row) for row in last if row.kind == HEALTH]
-        self._told = [each for each in seen if isinstance(each, HealthObservation)]
+        rows = [row for found in rounds for row in found]
+        self._at_ms = max((row.observed_at_ms for row in rows), default=0)
+        if isinstance(self.cluster.source, DirectSource):
+            self._clock.go_on_from(self._at_ms + 1)
+        seen = [_health_of(row) for row in (rounds[-1] if rounds else []) if row.kind == HEALTH]
+        self._told = self._watch.resume([each for each in seen if each is not None])
 
     def _catch_up(self, collector: SimulatedCollector) -> None:
         """Live once more through what was written already; then time goes on from now."""
         while collector.rounds < self.newest:
             collector.round()
-        collector.origin_ms = self._now_ms() - collector.cluster.now_ms
+        now_ms = max(self._clock(), self._at_ms + 1)
+        collector.origin_ms = now_ms - collector.cluster.now_ms
 
     def _write(self, rows: list[Any], collector: Collector) -> None:
         number = self.newest + 1
         write(self.journal.path(number), rows)
         self.newest = number
+        if any(row.kind == CLUSTER for row in rows):
+            self.journal.sighted = number
         if isinstance(collector, SimulatedCollector):
             self._tell(collector.told())
 

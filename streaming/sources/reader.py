@@ -10,7 +10,6 @@ where it is; so the job passes what the checkpoint says as an option, and this r
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +19,7 @@ from tidestaff.streaming.codec import ROW_SCHEMA
 from tidestaff.streaming.settings import Cluster, RecordingSource
 from tidestaff.streaming.sources.collecting import KEPT_FILES, Collecting, number_of
 from tidestaff.streaming.sources.row_files import batches, listed, to_arrow
+from tidestaff.streaming.sources.steady_clock import SteadyClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -68,6 +68,7 @@ class RowReader(DataSourceStreamReader):
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
         self._feeds: dict[str, Feed] | None = None
+        self._clock: SteadyClock | None = None
         self._after: Offset = json.loads(options.get(AFTER_OPTION, "{}"))
         self._tick_ms = int(options.get(TICK_OPTION, "0"))
 
@@ -82,7 +83,10 @@ class RowReader(DataSourceStreamReader):
             if name_of_last:
                 found[name] = name_of_last
         if self._tick_ms:
-            now_ms = int(time.time() * 1_000)
+            if self._clock is None:
+                self._clock = SteadyClock()
+                self._clock.go_on_from(int(found.get(TICK_KEY, 0)))
+            now_ms = self._clock()
             found[TICK_KEY] = max(found.get(TICK_KEY, 0), now_ms - now_ms % self._tick_ms)
         self._after = dict(sorted(found.items()))
         return self._after

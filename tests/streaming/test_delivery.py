@@ -188,6 +188,40 @@ def test_what_a_stranger_raises_is_told_by_its_name_only(
     assert SECRET not in caplog.text
 
 
+class Stumbling(Box):
+    """A sink that cannot put one kind of alert into words."""
+
+    def deliver(self, outgoing: Sequence[Outgoing]) -> None:
+        if any(each.transition.code == "TRN001" for each in outgoing):
+            raise OverflowError("year is out of range")
+        super().deliver(outgoing)
+
+
+def test_what_a_sink_can_never_take_does_not_keep_the_others_back(shop: Shop) -> None:
+    box = Stumbling()
+    worker = worker_of(shop, box)
+    shop.batch(event("raised", 1_000), event("raised", 1_000, "TRN001", offsets=(1, 2)))
+    for _ in range(Patience().alert_after_failures):
+        assert worker.attempt().failed
+    assert box.taken == []
+    assert not worker.attempt().failed
+    assert box.taken == ["TRN004 firing"]
+    (state,) = Outbox(shop.path).sinks()
+    assert (state.backlog, state.delivered, state.dropped) == (0, 1, 1)
+
+
+def test_a_sink_that_takes_nothing_at_all_loses_nothing(shop: Shop) -> None:
+    box = Box()
+    box.trouble = RuntimeError("broken")
+    worker = worker_of(shop, box)
+    shop.batch(event("raised", 1_000), event("raised", 1_000, partition=1))
+    for _ in range(9):
+        assert worker.attempt().failed
+    box.trouble = None
+    worker.attempt()
+    assert box.taken == ["TRN004 firing", "TRN004 firing"]
+
+
 def test_an_alert_left_over_from_before_a_restart_resolves(shop: Shop) -> None:
     box = Box()
     box.trouble = REFUSED

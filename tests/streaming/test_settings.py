@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 from typing import Any, get_args
@@ -10,6 +11,7 @@ import pytest
 import yaml
 from pydantic import BaseModel, SecretStr
 from pydantic_core import PydanticUndefined
+from tidestaff.streaming.routes import routes_of
 from tidestaff.streaming.settings import Cluster, Settings, Sink, Source
 from tidestaff.streaming.settings_loading import SettingsError, effective, load, plain
 
@@ -214,6 +216,61 @@ def test_the_environment_stands_before_the_file(tmp_path: Path) -> None:
     assert settings.operator.buckets == 5
     assert settings.clusters[0].source.model_dump()["seed"] == 9
     assert settings.spark.master == "local[1]"
+
+
+@pytest.mark.parametrize("service", ["TIDESTAFF", "TIDESTAFF_WEB", "TIDESTAFF_METRICS"])
+def test_what_kubernetes_tells_a_pod_of_its_services_is_no_setting(service: str) -> None:
+    links = {
+        f"{service}_SERVICE_HOST": "10.0.0.7",
+        f"{service}_SERVICE_PORT": "8470",
+        f"{service}_SERVICE_PORT_HTTP": "8470",
+        f"{service}_PORT": "tcp://10.0.0.7:8470",
+        f"{service}_PORT_8470_TCP": "tcp://10.0.0.7:8470",
+        f"{service}_PORT_8470_TCP_PROTO": "tcp",
+        f"{service}_PORT_8470_TCP_PORT": "8470",
+        f"{service}_PORT_8470_TCP_ADDR": "10.0.0.7",
+    }
+    assert load(None, links) == load(None, {})
+
+
+@pytest.mark.parametrize(
+    "variable", ["TIDESTAFF_WEB_PORT", "TIDESTAFF_WEB__SERVICE_PORT", "TIDESTAFF_WEB_HOST"]
+)
+def test_a_setting_that_only_looks_like_a_service_is_still_refused(variable: str) -> None:
+    with pytest.raises(SettingsError, match=variable):
+        load(None, {variable: "8470"})
+
+
+@pytest.mark.parametrize("folder", ["streaming", "connectors", "conf"])
+def test_no_variable_that_the_program_reads_stands_in_the_way_of_the_settings(folder: str) -> None:
+    used = set()
+    for path in (REFERENCE.parents[1] / folder).rglob("*.py"):
+        used |= set(re.findall(r"[\"'](TIDESTAFF_[A-Z_]*[A-Z])[\"']", path.read_text()))
+    load(None, dict.fromkeys((name for name in used if "__" not in name), "x"))
+
+
+def test_rounds_that_come_too_seldom_are_told_before_they_look_like_silence() -> None:
+    def given(interval_ms: int) -> dict[str, Any]:
+        source = {"type": "direct", "collector": "brokers", "round_interval_ms": interval_ms}
+        return {"clusters": [{"name": "c", "source": source}]}
+
+    assert Settings.model_validate(given(30_000)).operator.silence_ms == 60_000
+    with pytest.raises(ValueError, match=r"c: a round every 30001 ms, half of .* is 30000"):
+        Settings.model_validate(given(30_001))
+
+
+def test_a_new_sink_for_people_begins_at_the_present_and_an_archive_at_the_beginning(
+    tmp_path: Path,
+) -> None:
+    sinks = [
+        {"type": "console"},
+        {"type": "webhook", "url": "http://127.0.0.1:1/"},
+        {"type": "alertmanager", "url": "http://127.0.0.1:1/"},
+        {"type": "jsonl", "path": str(tmp_path / "a.jsonl")},
+        {"type": "parquet", "path": str(tmp_path / "parquet")},
+    ]
+    routes = routes_of(Settings.model_validate({"sinks": sinks}), io.StringIO())
+    assert [route.from_start for route in routes] == [False, False, False, True, True]
 
 
 def test_secrets_are_never_printed(tmp_path: Path) -> None:

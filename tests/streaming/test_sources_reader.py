@@ -8,18 +8,22 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tidestaff.connectors.wire import TICK, Row
+from tidestaff.connectors.wire import TICK, Row, observation_of
+from tidestaff.consistency.model import HealthObservation, ProblemKind
 from tidestaff.streaming.commands.exits import CommandError
 from tidestaff.streaming.settings import Cluster
+from tidestaff.streaming.sources import collecting as collecting_module
 from tidestaff.streaming.sources import reader
-from tidestaff.streaming.sources.collecting import Collecting, collector_of
+from tidestaff.streaming.sources.collecting import Collecting, collector_of, number_of
 from tidestaff.streaming.sources.reader import RowReader
 from tidestaff.streaming.sources.row_files import file_name, listed, to_rows, write
 from tidestaff.streaming.sources.simulated import STORIES, SimulatedCollector, written
+from tidestaff.streaming.sources.steady_clock import SelfWatch, SteadyClock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tidestaff.consistency.model import Observation
     from tidestaff.streaming.sources.reader import Offset
 
 
@@ -185,6 +189,135 @@ def test_an_error_of_a_collector_reaches_spark(tmp_path: Path) -> None:
     source = reader_of(tmp_path, [{"name": "c", "source": {"type": "direct", "collector": "x"}}])
     with pytest.raises(CommandError, match="no collector 'x'"):
         wait_for(source, "c", 1)
+
+
+class Hands:
+    """A wall clock and a monotonic one, in a test's hands."""
+
+    def __init__(self, wall_ms: float) -> None:
+        self.wall_ms, self.monotonic_ms = wall_ms, 0.0
+        self.clock = SteadyClock(lambda: self.wall_ms, lambda: self.monotonic_ms)
+
+    def pass_by(self, passed_ms: float) -> int:
+        self.wall_ms += passed_ms
+        self.monotonic_ms += passed_ms
+        return self.clock()
+
+
+def test_a_clock_that_is_set_back_goes_on_and_waits_until_it_is_right_again() -> None:
+    hands = Hands(100_000)
+    assert hands.pass_by(1_000) == 101_000
+    hands.wall_ms -= 50
+    times = [hands.pass_by(1_000) for _ in range(10)]
+    assert times[0] == 101_990
+    assert times == sorted(set(times))
+    assert times[-1] == hands.wall_ms == 110_950
+    hands.wall_ms += 60_000
+    assert hands.clock() == 170_950, "forward it goes at once"
+
+
+class Rounds:
+    """A collector that sees one partition gone by the second, or fails as it is told."""
+
+    def __init__(self, clock: SteadyClock) -> None:
+        self.clock, self.number = clock, 0
+        self.trouble: Exception | None = None
+
+    def round(self) -> list[Observation]:
+        self.number += 1
+        if self.trouble is not None:
+            raise self.trouble
+        at_ms = self.clock()
+        return [HealthObservation("c", at_ms, "s", ProblemKind.OK, "p", round=self.number)]
+
+
+DIRECT = {"name": "c", "source": {"type": "direct", "collector": "brokers"}}
+
+
+def told_by(collecting: Collecting, collector: Rounds) -> list[tuple[str, ProblemKind]]:
+    seen, _ = collecting._round_of(collector)
+    own = [each for each in seen if isinstance(each, HealthObservation) and each.place != "p"]
+    return [(each.place, each.problem) for each in own]
+
+
+def test_a_clock_that_was_set_back_is_told_until_it_is_right_again(tmp_path: Path) -> None:
+    hands = Hands(100_000)
+    collecting = Collecting(Cluster.model_validate(DIRECT), tmp_path, clock=hands.clock)
+    rounds = Rounds(hands.clock)
+    assert told_by(collecting, rounds) == []
+    hands.wall_ms -= 30_000
+    hands.monotonic_ms += 1
+    for _ in range(2):
+        assert told_by(collecting, rounds) == [(SelfWatch.CLOCK, ProblemKind.CLOCK_SKEW)]
+    hands.wall_ms += 60_000
+    assert told_by(collecting, rounds) == [(SelfWatch.CLOCK, ProblemKind.OK)]
+    assert told_by(collecting, rounds) == []
+
+
+def test_times_of_a_collector_go_on_after_its_journal(tmp_path: Path) -> None:
+    collecting = Collecting(Cluster.model_validate(DIRECT), tmp_path)
+    write(collecting.journal.path(1), [row(500_000)])
+    hands = Hands(100_000)
+    Collecting(Cluster.model_validate(DIRECT), tmp_path, clock=hands.clock)
+    assert hands.clock() > 500_000
+
+
+def test_a_round_that_fails_is_told_and_the_next_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = Rounds(SteadyClock())
+    rounds.trouble = ZeroDivisionError("http://me:secret@host")
+    monkeypatch.setitem(collecting_module.COLLECTORS, "brokers", lambda _, __: rounds)
+    quick = {**DIRECT["source"], "round_interval_ms": 100}  # type: ignore[dict-item]
+    source = reader_of(tmp_path, [{**DIRECT, "source": quick}])
+    end = wait_for(source, "c", 2)
+    seen = [observation_of(each) for each in rows_between(source, {}, end)]
+    assert {(e.place, e.problem) for e in seen if isinstance(e, HealthObservation)} == {
+        (SelfWatch.FAILING, ProblemKind.SILENT)
+    }
+    assert all("ZeroDivisionError in test_sources_reader.py" in str(each) for each in seen)
+    assert "secret" not in str(seen)
+    rounds.trouble = None
+    last = int(end["c"].partition(".")[0])
+    then = wait_for(source, "c", last + 2)
+    places = [r.subject for r in rows_between(source, end, then)]
+    assert "s/p" in places, "it sees again"
+    source.stop()
+
+
+def test_the_last_round_that_saw_the_cluster_is_kept(tmp_path: Path) -> None:
+    cluster = Cluster.model_validate({"name": "c", "source": {**FAST, "rounds": 1}})
+    collecting = Collecting(cluster, tmp_path)
+    collecting.run()
+    for number in range(2, 6):
+        write(collecting.journal.path(number), [row(number)])
+    for each in (collecting, Collecting(cluster, tmp_path)):
+        each.journal.forget(4)
+        assert [number_of(name) for name in listed(tmp_path)] == [1, 4, 5]
+
+
+def test_a_journal_of_another_release_does_not_keep_a_collector_from_starting(
+    tmp_path: Path,
+) -> None:
+    cluster = Cluster.model_validate(DIRECT)
+    write(
+        Collecting(cluster, tmp_path).journal.path(1), [row(7)._replace(kind="health", body=b"?")]
+    )
+    assert Collecting(cluster, tmp_path)._told == []
+
+
+def test_ticks_go_on_when_the_machines_clock_is_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hands = Hands(1_000_000)
+    monkeypatch.setattr(reader, "SteadyClock", lambda: hands.clock)
+    source = reader_of(tmp_path, [], after={reader.TICK_KEY: 1_200_000}, tick_ms=1_000)
+    assert source.latestOffset()[reader.TICK_KEY] == 1_200_000, "set back before the start"
+    hands.pass_by(10_000)
+    assert source.latestOffset()[reader.TICK_KEY] == 1_209_000
+    hands.wall_ms -= 600_000
+    hands.pass_by(10_000)
+    assert source.latestOffset()[reader.TICK_KEY] == 1_219_000
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in STORIES.glob("*.txt")))

@@ -28,6 +28,7 @@ from tests.streaming.alerts.lives import GROUPED, LATCHED, PLAIN, POLICY, event
 from tests.streaming.alerts.shop import QUERY, Shop, clock_row, finding, refused, stats
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -191,6 +192,30 @@ def test_a_refused_record_that_does_not_even_tell_its_cluster_is_reported(shop: 
     )
 
 
+@pytest.mark.parametrize(
+    ("clocks", "cluster"),
+    [
+        pytest.param(range(0, 200_000, 5_000), "east", id="a-cluster-that-no-row-names"),
+        pytest.param([1_000], "c", id="a-cluster-of-which-nothing-else-is-read"),
+    ],
+)
+def test_refused_records_are_told_without_the_clock_of_their_cluster(
+    shop: Shop, clocks: Sequence[int], cluster: str
+) -> None:
+    for at_ms in range(0, 200_000, 5_000):
+        clock = [clock_row(at_ms, "c")] if at_ms in clocks else []
+        shop.rows(*clock, refused(at_ms, cluster=cluster))
+    (alert,) = AlertReader(shop.path).alerts()
+    assert (alert.cluster, alert.code, alert.status) == (cluster, "SRC004", Status.FIRING)
+    assert shop.store._book is not None
+    assert len(shop.store._book.waiting) < 10, "what is told does not wait any more"
+
+
+def test_a_refused_record_of_the_future_does_not_hurry_the_others(shop: Shop) -> None:
+    shop.rows(clock_row(1_000), refused(900), refused(10**15))
+    assert AlertReader(shop.path).alerts() == []
+
+
 def test_quarantine_is_bounded(shop: Shop) -> None:
     for start in range(0, 3_000, 600):
         shop.rows(*(refused(start + number) for number in range(600)))
@@ -235,6 +260,11 @@ def test_what_every_sink_has_taken_is_forgotten_by_age_and_number(shop: Shop) ->
     assert outbox.prune(Retention(days=6, rows=100)) == 3
     assert outbox.prune(Retention(days=100, rows=2)) == 1
     assert [seq for seq, _ in AlertReader(shop.path).transitions()] == [5, 6, 7, 8, 9, 10]
+
+
+def test_without_any_sink_what_is_old_is_forgotten_too(shop: Shop) -> None:
+    shop.batch(*(event("raised", 1_000, partition=number) for number in range(10)))
+    assert Outbox(shop.path).prune(Retention(rows=4)) == 6
 
 
 def test_open_alerts_are_never_forgotten(shop: Shop) -> None:

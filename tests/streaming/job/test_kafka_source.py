@@ -127,6 +127,7 @@ def test_a_topic_gives_the_alerts_of_the_recording_and_bad_records_are_kept_apar
     fired = {(a.cluster, a.code) for a in reader.alerts() if a.fired_at_ms is not None}
     reader.close()
     assert {("old-0.10.2", "TRN001"), ("old-0.10.2", "TRN006"), ("new-3.9", "ELE009")} <= fired
+    assert "SRC004" in {code for _, code in fired}, "what is refused is told"
 
     lines = [json.loads(line) for line in settings.quarantine_path.read_text().splitlines()]
     reasons = [line["reason"] for line in lines]

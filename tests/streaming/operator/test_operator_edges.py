@@ -338,6 +338,19 @@ def assert_screen_is_sound(
         memory, last = after, each
 
 
+def test_a_source_whose_clock_was_set_back_is_silent_though_rows_come() -> None:
+    """All it says is older than what it said before, and is not judged."""
+    rows = [r for r in _calm(25_000) if r.kind == "cluster"]
+    bucket = Bucket(SHORT)
+    _each(bucket, [r for r in rows if r.observed_at_ms <= 20_000])
+    bucket.process(block_of(_ticks(20_000)))
+    found: list[Event] = []
+    for at_ms in range(21_000, 40_000, 1_000):
+        late = rows[-1]._replace(observed_at_ms=at_ms - 20_000, previous_at_ms=MISSING)
+        found += bucket.process(block_of([late, *_ticks(at_ms)])).findings
+    assert [(e["event"], e["code"]) for e in found] == [("raised", "SRC001")]
+
+
 def test_state_of_another_layout_can_be_read_saved_and_read_again() -> None:
     """What partitions share is written anew as well, not as the older release wrote it."""
     bucket = Bucket(LIMITS)

@@ -74,6 +74,19 @@ def test_a_firing_alert_arrives_with_labels_and_annotations(manager: Alertmanage
     assert found["offsets"] == "[8,10)"
 
 
+@pytest.mark.parametrize(
+    ("at_ms", "starts"),
+    [
+        pytest.param(-(2**63), "1970-01-01T00:00:00.000+00:00", id="before-all-times"),
+        pytest.param(2**62, "9999-12-31T23:59:59.000+00:00", id="after-all-times"),
+    ],
+)
+def test_a_damaged_time_does_not_keep_an_alert_back(at_ms: int, starts: str) -> None:
+    (told,) = parcels(loss())
+    fields = {**told.transition.fields, "started_at_ms": at_ms}
+    assert AlertmanagerSink("http://127.0.0.1:1").alert_of(fields)["startsAt"] == starts
+
+
 def test_a_repeated_delivery_is_the_same_alert(manager: Alertmanager) -> None:
     sink = AlertmanagerSink(manager.url)
     told = parcels(raised_now())
