@@ -112,6 +112,7 @@ def _brokers(name: str, source: DirectSource) -> Collector:
         given=given,
         agents=asking and asking.agents(reader.hosts, options, _now_ms),
         digests=_digests(reader, options),
+        closing=lambda: pool.shutdown(wait=False, cancel_futures=True),
     )
 
 
@@ -247,7 +248,12 @@ class Collecting(threading.Thread):
 
     def run(self) -> None:
         try:
-            self._collect(collector_of(self.cluster))
+            collector = collector_of(self.cluster)
+            try:
+                self._collect(collector)
+            finally:
+                if hasattr(collector, "close"):
+                    collector.close()
         except BaseException as error:  # noqa: BLE001 - told by the thread that asks for offsets
             self.error = error
 
