@@ -69,7 +69,7 @@ types: $(STAMP) ## mypy, strict
 unit: $(STAMP) ## the fast tests
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not spark"
 
-bench: $(STAMP) ## measure rules engine, simulator and streaming job; writes the tables in README.md and docs/benchmarks.md
+bench: $(STAMP) ## measure rules engine, simulator and streaming job; writes the tables in README.md, docs/benchmarks.md and docs/scale.md
 	$(BIN)/python -m tests.bench.rules_engine --write
 	$(BIN)/python -m tests.bench.simulator --write
 	$(BIN)/python -m tests.bench.streaming --write

@@ -1,7 +1,8 @@
 """What the streaming job costs, beside a plain numpy process that does the same screening.
 
-`python -m tests.bench.streaming --write` measures and writes the table in docs/benchmarks.md. Every
-figure of one run is taken on the same machine in the same minutes: the ratios are what counts.
+`python -m tests.bench.streaming --write` measures and writes the table in docs/benchmarks.md and
+what docs/scale.md reckons from. Every figure of one run is taken on the same machine in the same
+minutes: the ratios are what counts.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from tidestaff.streaming.view.store import StateStore
 from tests.bench.load import Load
 from tests.bench.processes import cpu_seconds, resident_mb
 from tests.bench.report import write_table
+from tests.bench.sizing import SCALE, sizing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -177,6 +179,7 @@ def measure(size: int, rounds: int, work: Path) -> dict[str, Any]:
     quiet = spark[min(WARM, rounds - 1) :]
     return {
         "size": size,
+        "quiet_rounds": len(quiet),
         "wall_s": _median(quiet, "wall_s"),
         "cpu_s": _median(quiet, "cpu_s"),
         "plain_cpu_s": _median(plain[2:], "cpu_s"),
@@ -207,7 +210,8 @@ def idle_batch(work: Path) -> tuple[float, float]:
     return _median(rounds, "wall_s"), _median(rounds, "cpu_s")
 
 
-def report(sizes: Sequence[int], *, largest: bool) -> str:
+def report(sizes: Sequence[int], *, largest: bool) -> tuple[str, str]:
+    """The table of docs/benchmarks.md and the one of docs/scale.md, of the same run."""
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
         found = [measure(size, ROUNDS, work) for size in sizes]
@@ -230,7 +234,7 @@ def report(sizes: Sequence[int], *, largest: bool) -> str:
         f"- One group a partition: {1e3 * each_s:.1f} ms CPU a partition and round, {times}.",
         f"- Rows the screen passed over: {100 * middle['screened']:.1f} %.",
     ]
-    return "\n".join(lines)
+    return "\n".join(lines), sizing(found, fixed_cpu_s=cpu_s)
 
 
 def _line(one: dict[str, Any]) -> str:
@@ -244,7 +248,7 @@ def _line(one: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md")
+    parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md, scale.md")
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
     parser.add_argument("--no-largest", action="store_true", help=f"leave {LARGEST:,} out")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
@@ -259,10 +263,11 @@ def main() -> None:
         )
         sys.stdout.write("\n" + json.dumps(rounds) + "\n")
         return
-    table = report(given.sizes, largest=not given.no_largest)
-    sys.stdout.write(table + "\n")
+    table, scale = report(given.sizes, largest=not given.no_largest)
+    sys.stdout.write(f"{table}\n\n{scale}\n")
     if given.write:
         write_table("streaming", table)
+        write_table("sizing", scale, SCALE)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,12 @@ from tests.helm.chart import (
     Manifest,
     helm,
     manifests,
+    parsed,
     pod_specs,
     rendered,
+    template,
     title,
+    values_of,
 )
 
 KUBERNETES = ("1.28", "1.31", "1.34")
@@ -151,3 +154,25 @@ def test_a_topic_is_made_only_where_that_was_asked_for() -> None:
     assert "--create-topic" in rendered("everything")
     for name in set(VALUE_SETS) - {"everything"}:
         assert "--create-topic" not in rendered(name)
+
+
+@pytest.mark.parametrize(
+    ("interval_ms", "seconds"),
+    [
+        pytest.param(5_000, 300, id="as-the-values-say"),
+        pytest.param(600_000, 1_800, id="three-rounds-where-they-are-far-apart"),
+    ],
+)
+def test_a_collector_that_waits_for_its_next_round_is_left_alone(
+    interval_ms: int, seconds: int
+) -> None:
+    values = values_of("client")
+    values["clusters"] = [{"name": "slow", "roundIntervalMs": interval_ms}]
+    values["clusters"][0]["options"] = {"bootstrap_servers": "slow:9092"}
+    done = template(values)
+    assert done.returncode == 0, done.stderr
+    (found,) = [each for each in parsed(done.stdout) if each["kind"] == "Deployment"]
+    (container,) = found["spec"]["template"]["spec"]["containers"]
+    probe = container["livenessProbe"]
+    assert probe["initialDelaySeconds"] == seconds
+    assert f"-newermt '-{seconds} seconds'" in probe["exec"]["command"][-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from tidestaff.streaming.cli import COMMANDS, command_line
 from tidestaff.streaming.settings import DirectSource, KafkaSource, Settings
 from tidestaff.streaming.settings_loading import load
 from tidestaff.streaming.sources.collecting import check
+from tidestaff.streaming.web.security import Access, Guard
 
 from tests.helm.chart import VALUE_SETS, configurations, of_kind, pod_specs
 
@@ -121,3 +123,41 @@ def test_executors_are_started_as_the_values_say(tmp_path: Path) -> None:
 def test_a_checkpoint_on_an_object_store_reaches_the_program(tmp_path: Path) -> None:
     (text,) = [t for w, t in configurations("operator").items() if w.endswith("tidestaff.yaml")]
     assert loaded(tmp_path, text).checkpoint_dir == "s3a://monitoring/tidestaff"
+
+
+def status(access: Access, path: str, host: str) -> int:
+    """What whoever asks for a path by a name gets of the page's guard; 200 is what is behind it."""
+    sent: list[Any] = []
+
+    async def behind(_: Any, __: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": path, "headers": [(b"host", host.encode())]}
+    asyncio.run(Guard(behind, access)(scope, send, send))
+    return int(sent[0]["status"])
+
+
+@pytest.mark.parametrize("name", VALUE_SETS)
+def test_the_page_answers_probes_routes_and_the_test_of_the_release(
+    name: str, tmp_path: Path
+) -> None:
+    for text in (t for where, t in configurations(name).items() if where.endswith("web.yaml")):
+        access = Access.of(loaded(tmp_path, text).web)
+        assert access.hosts is None or status(access, "/healthz", "10.9.8.7:8470") == 421
+        containers = [c for _, spec in pod_specs(name) for c in spec["containers"]]
+        (web,) = [c for c in containers if c["name"] == "web"]
+        for probe in (web[key]["httpGet"] for key in web if "httpGet" in (web[key] or ())):
+            # Where no name is given, the kubelet asks by the address of the pod.
+            given = {each["name"]: each["value"] for each in probe.get("httpHeaders", ())}
+            assert status(access, probe["path"], given.get("Host", "10.9.8.7:8470")) == 200
+        hosts = [r["host"] for each in of_kind(name, "Ingress") for r in each["spec"]["rules"]]
+        for each in of_kind(name, "HTTPRoute"):
+            hosts += each["spec"].get("hostnames", ())
+        (test,) = [c for c in containers if c["name"] == "test"]
+        asked = [url for url in test["args"] if url.endswith("/healthz")]
+        hosts += [url.split("/")[2] for url in asked]
+        for host in hosts:
+            assert status(access, "/healthz", host) == 200, host

@@ -269,12 +269,3 @@ def test_a_wrong_value_is_refused_with_a_sentence(values: dict[str, Any], said: 
     done = template(values)
     assert done.returncode != 0
     assert said in done.stderr, done.stderr
-
-
-@pytest.mark.slow
-def test_the_notes_say_what_to_look_at_next() -> None:
-    done = template(values_of("many-clusters"), "--show-only", "templates/config.yaml")
-    assert done.returncode == 0, done.stderr
-    text = (CHART / "templates" / "NOTES.txt").read_text()
-    for word in ("tidestaff status", "tidestaff alerts", "helm", "kafka-topics"):
-        assert word in text

@@ -217,12 +217,13 @@ readinessProbe:
     - {name: web, containerPort: {{ int .Values.web.port }}}
   {{- if or .Values.web.tokenSecret .Values.web.userHeader }}
   livenessProbe:
-    httpGet: {path: /healthz, port: web}
+    # The kubelet would ask by the pod's address, which is no name the page is served as.
+    httpGet: {path: /healthz, port: web, httpHeaders: [{name: Host, value: localhost}]}
     periodSeconds: 20
     timeoutSeconds: 5
     failureThreshold: 6
   readinessProbe:
-    httpGet: {path: /readyz, port: web}
+    httpGet: {path: /readyz, port: web, httpHeaders: [{name: Host, value: localhost}]}
     periodSeconds: 10
     timeoutSeconds: 5
   {{- else }}
