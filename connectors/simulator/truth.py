@@ -88,6 +88,9 @@ class _Book:
     interrupted: bool = False
     seen: dict[tuple[BrokerId, int, int], int] = field(default_factory=dict)
     alike: dict[tuple[BrokerId, BrokerId], tuple[int, int, int]] = field(default_factory=dict)
+    unlike: set[tuple[BrokerId, BrokerId, tuple[Run, ...], tuple[Run, ...]]] = field(
+        default_factory=set
+    )
     electable: tuple[BrokerId, ...] = ()
     last_isr: tuple[BrokerId, ...] = ()
     leader_epoch: int = -1
@@ -331,6 +334,11 @@ class Truth:
             return
         within = OffsetRange(start, end)
         for differing in unshared(left.log.slice(*within), right.log.slice(*within), within):
+            told = (*pair, tuple(left.log.slice(*differing)), tuple(right.log.slice(*differing)))
+            if told in book.unlike:
+                # A cut somewhere above makes them be compared anew; it is the same divergence.
+                continue
+            book.unlike.add(told)
             damaged = left.damaged or right.damaged
             found = Divergence(
                 self._cluster.now_ms, partition, book.topic_id, differing, pair, damaged

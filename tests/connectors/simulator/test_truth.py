@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tidestaff.connectors.simulator.cluster import SimulatedCluster
 from tidestaff.connectors.simulator.settings import QUICK
 from tidestaff.connectors.simulator.story import Story
+
+from tests.proof.histories import live_again
+from tests.proof.ledger import judge
+from tests.proof.search import plan_of
 
 A, B, C = 1, 2, 3
 
@@ -69,3 +75,26 @@ def test_replacing_a_reassignment_deletes_the_last_replica_in_sync_and_leaves_it
     assert stranded.broker == A
     assert story.metadata.state.isr == (A,)
     assert A not in story.metadata.assignment.replicas
+
+
+def test_a_divergence_that_lasts_is_entered_once_though_logs_are_cut_above_it() -> None:
+    """0.10.2.2, seed 1006 of the search, its fewest actions: a new leader makes 3 cut its end."""
+    at = {"topic": "b", "partition": 0}
+    actions: list[dict[str, Any]] = [
+        {"at_ms": 40_664, "do": "produce", **at, "records": 9},
+        {"at_ms": 41_385, "do": "power_loss", "broker": 3},
+        {"at_ms": 41_596, "do": "crash", "broker": 2},
+        {"at_ms": 48_418, "do": "start", "broker": 3},
+        {"at_ms": 49_706, "do": "power_loss", "broker": 1},
+        {"at_ms": 51_171, "do": "produce", **at, "records": 11},
+        {"at_ms": 51_421, "do": "start", "broker": 2},
+        {"at_ms": 52_615, "do": "cut", "source": "2", "target": "3", "one_way": False},
+        {"at_ms": 54_198, "do": "produce", **at, "records": 6},
+        {"at_ms": 54_275, "do": "bounce", "broker": 3},
+        {"at_ms": 56_382, "do": "preferred_election", **at},
+    ]
+    plan = plan_of("every step", "0.10.2.2", 1006, 200)
+    watched = live_again(plan, actions, 75_642)
+    [found] = watched.cluster.truth.divergences
+    assert found.brokers == (2, 3)
+    assert judge(watched).disagreements == 0
