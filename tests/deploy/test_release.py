@@ -72,7 +72,9 @@ def test_units_start_commands_the_program_knows(path: Path) -> None:
 
 
 def test_the_demo_is_one_the_program_takes() -> None:
-    settings = load(COMPOSE / "tidestaff.yaml", {})
+    settings = load(
+        COMPOSE / "tidestaff.yaml", {"WEB_TOKEN": "of-this-test-alone-of-enough-letters"}
+    )
     assert [cluster.name for cluster in settings.clusters] == ["demo", "story"]
     services = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]
     assert command_line(services["tidestaff"]["command"])

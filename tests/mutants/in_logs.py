@@ -327,12 +327,6 @@ _EPOCHS: Final = faults_in(
         "the record at an epoch's start is of that epoch",
     ),
     (
-        "epo-disagreement-where-nothing-is-known",
-        "first_known = max(start, a[0].start_offset, b[0].start_offset)",
-        "first_known = start",
-        "below its first entry a lineage says nothing",
-    ),
-    (
         "epo-trailing-empty-epoch-compared",
         "if entry.start_offset >= end_offset:\n            continue",
         "if entry.start_offset > end_offset:\n            continue",
@@ -349,6 +343,17 @@ _EPOCHS: Final = faults_in(
         "        if epoch < 0:\n            lineage = EMPTY\n",
         "        if epoch < 0:\n            continue\n",
         "a record of an old message format clears what was known",
+    ),
+)
+
+_LINEAGES: Final = faults_in(
+    "lineages.py",
+    ("consistency/test_epochs.py", "conformance/test_vectors.py"),
+    (
+        "epo-disagreement-where-nothing-is-known",
+        "first_known = max(start, a[0].start_offset, b[0].start_offset)",
+        "first_known = start",
+        "below its first entry a lineage says nothing",
     ),
 )
 
@@ -464,4 +469,4 @@ _TRUNCATION: Final = faults_in(
     ),
 )
 
-FAULTS: Final = (*_ISR, *_WATERMARK, *_EPOCHS, *_TRUNCATION)
+FAULTS: Final = (*_ISR, *_WATERMARK, *_EPOCHS, *_LINEAGES, *_TRUNCATION)

@@ -266,7 +266,7 @@ def test_a_round_that_fails_is_told_and_the_next_is_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rounds = Rounds(SteadyClock())
-    rounds.trouble = ZeroDivisionError("http://me:secret@host")
+    rounds.trouble = ZeroDivisionError("a word of the error")
     monkeypatch.setitem(collecting_module.COLLECTORS, "brokers", lambda _, __: rounds)
     quick = {**DIRECT["source"], "round_interval_ms": 100}  # type: ignore[dict-item]
     source = reader_of(tmp_path, [{**DIRECT, "source": quick}])
@@ -276,7 +276,7 @@ def test_a_round_that_fails_is_told_and_the_next_is_tried(
         (SelfWatch.FAILING, ProblemKind.SILENT)
     }
     assert all("ZeroDivisionError in test_sources_reader.py" in str(each) for each in seen)
-    assert "secret" not in str(seen)
+    assert "a word of the error" not in str(seen)
     rounds.trouble = None
     last = int(end["c"].partition(".")[0])
     then = wait_for(source, "c", last + 2)
