@@ -21,7 +21,8 @@ class Status(Enum):
 
 class Member(NamedTuple):
     """One partition of an alert: since when it is suspected or raised, and until when. `doubted`
-    while the operator, having lost its memory, has not found it again."""
+    while the operator, having lost its memory, has not found it again; `bucket` is whose memory
+    that is, None where it was not written down."""
 
     topic: str | None
     partition: int | None
@@ -31,6 +32,7 @@ class Member(NamedTuple):
     observed: str = ""
     offsets: tuple[int, int] | None = None
     doubted: bool = False
+    bucket: int | None = None
 
     @property
     def active(self) -> bool:

@@ -42,6 +42,7 @@ class BatchStats:
     buckets: dict[int, dict[str, int]] = field(default_factory=dict)
     clocks: dict[str, int] = field(default_factory=dict)
     sources: dict[str, int] = field(default_factory=dict)
+    rebuilt: set[int] = field(default_factory=set)
     max_at_ms: int | None = None
 
     def add(self, stats: Mapping[str, Any]) -> None:
@@ -49,6 +50,8 @@ class BatchStats:
             found = stats.get(name) or 0
             # State that is not read is told in words, for the log; here it is one more.
             self.counted[name] += 1 if isinstance(found, str) else found
+        if stats.get("state_rebuilt"):
+            self.rebuilt.add(stats["bucket"])
         self.buckets[stats["bucket"]] = {name: stats.get(name) or 0 for name in STANDING}
         for ours, theirs in ((self.clocks, "clocks"), (self.sources, "sources")):
             for name, at_ms in (stats.get(theirs) or {}).items():

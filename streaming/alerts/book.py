@@ -9,7 +9,7 @@ the lateness bound and are then taken in one order.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidestaff.streaming.alerts.event import NO_CLUSTERS, UNKNOWN_CLUSTER, Event, EventKind
 from tidestaff.streaming.alerts.identity import (
@@ -20,7 +20,7 @@ from tidestaff.streaming.alerts.identity import (
     slot_of,
     waits_for_order,
 )
-from tidestaff.streaming.alerts.life import begun_by, doubt, is_due, settle, take
+from tidestaff.streaming.alerts.life import begun_by, doubt, is_due, may_be_lost, settle, take
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tidestaff.streaming.alerts.alert import Alert
     from tidestaff.streaming.alerts.policy import AlertPolicy
     from tidestaff.streaming.alerts.transition import Transition
+
+NOT_LOST: Final[frozenset[int]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +58,15 @@ def advance(
     clocks: Mapping[str, int],
     policy: AlertPolicy,
     *,
-    memory_lost: bool = False,
+    lost_buckets: frozenset[int] | None = NOT_LOST,
 ) -> Advanced:
-    """Take a batch of events, and the clocks as they stand at its end. `memory_lost`: the operator
-    began anew with this batch, and will not say of what was found before that it is over."""
+    """Take a batch of events, and the clocks as they stand at its end. `lost_buckets` of
+    the operator (None: all) began anew with this batch, and will not say of what they had found
+    before that it is over."""
     work = _Work(book, policy)
     waiting, number = dict(book.waiting), book.next_waiting
-    if memory_lost:
-        work.doubt(_later(book.clocks, clocks))
+    if lost_buckets is None or lost_buckets:
+        work.doubt(_later(book.clocks, clocks), lost_buckets)
     for event in events:
         if waits_for_order(event.code):
             waiting[number] = event
@@ -128,12 +131,14 @@ class _Work:
         for fingerprint in facts if event.kind is EventKind.CLEARED else facts[-1:]:
             take(self._own(fingerprint), event, self.policy, self.told)
 
-    def doubt(self, clocks: Mapping[str, int]) -> None:
+    def doubt(self, clocks: Mapping[str, int], buckets: frozenset[int] | None) -> None:
         """What the job finds of itself is not the operator's."""
         for fingerprint, alert in list(self.alerts.items()):
             clock_ms = clocks.get(alert.cluster)
-            if alert.open and clock_ms is not None and alert.cluster not in NO_CLUSTERS:
-                doubt(self._own(fingerprint), clock_ms + self.policy.doubt_ms)
+            if not alert.open or clock_ms is None or alert.cluster in NO_CLUSTERS:
+                continue
+            if any(may_be_lost(member, buckets) for member in alert.members.values()):
+                doubt(self._own(fingerprint), clock_ms + self.policy.doubt_ms, buckets)
 
     def settle(self, clocks: Mapping[str, int]) -> None:
         for fingerprint, alert in list(self.alerts.items()):

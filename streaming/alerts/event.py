@@ -45,6 +45,7 @@ class Event(NamedTuple):
     because: str = ""
     offsets: tuple[int, int] | None = None
     evidence: dict[str, Any] | None = None
+    bucket: int | None = None
 
     def text(self) -> str:
         """As the operator writes it."""
@@ -74,6 +75,7 @@ def event_of(payload: str) -> Event:
         because=fields.get("because") or "",
         offsets=(offsets[0], offsets[1]) if offsets else None,
         evidence=fields.get("evidence"),
+        bucket=fields.get("bucket"),
     )
 
 

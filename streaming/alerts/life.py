@@ -84,10 +84,16 @@ def is_due(alert: Alert, now_ms: int, policy: AlertPolicy) -> bool:
     return any(at_ms is not None and at_ms <= now_ms for at_ms in (due_ms, alert.doubt_ends_ms))
 
 
-def doubt(alert: Alert, until_ms: int) -> None:
+def may_be_lost(member: Member, buckets: frozenset[int] | None) -> bool:
+    """Whether what the operator knew of a member may have been lost with these buckets (None: with
+    all of them). A bucket that still has its memory would never say again what it has said."""
+    return member.active and (buckets is None or member.bucket is None or member.bucket in buckets)
+
+
+def doubt(alert: Alert, until_ms: int, buckets: frozenset[int] | None) -> None:
     """The operator has lost its memory: what it does not find again until then is over."""
     for key, member in list(alert.members.items()):
-        if member.active:
+        if may_be_lost(member, buckets):
             alert.put(key, member._replace(doubted=True))
     alert.doubt_ends_ms = until_ms
 
@@ -236,4 +242,5 @@ def _member(event: Event, at_ms: int, *, raised: bool) -> Member:
         raised=raised,
         observed=event.observed,
         offsets=event.offsets,
+        bucket=event.bucket,
     )

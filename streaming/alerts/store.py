@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from tidestaff.consistency.checks.sources import sinks_are_reached
 from tidestaff.consistency.verdict import Violated
 from tidestaff.streaming.alerts.batch import BatchStats, batch_of, refusals
-from tidestaff.streaming.alerts.book import advance
+from tidestaff.streaming.alerts.book import NOT_LOST, advance
 from tidestaff.streaming.alerts.errors import StoreTakenError, told_as_store_errors
 from tidestaff.streaming.alerts.event import (
     NO_CLUSTERS,
@@ -93,8 +93,8 @@ class AlertStore:
             if newest_ms is not None:
                 clocks[UNKNOWN_CLUSTER] = newest_ms
             events = [*batch.events, *refusals(batch.refused, newest_ms)]
-            lost = self._is_new(query_id) or batch.stats.counted["state_rebuilt"] > 0
-            told = self._advance(book, events, clocks, memory_lost=lost)
+            lost = None if self._is_new(query_id) else frozenset(batch.stats.rebuilt)
+            told = self._advance(book, events, clocks, lost_buckets=lost)
             write_counts(self._db, query_id, batch)
             self._db.execute("INSERT OR REPLACE INTO batches VALUES (?, ?)", (query_id, batch_id))
         return BatchReport(
@@ -147,10 +147,10 @@ class AlertStore:
         events: list[Event],
         clocks: Mapping[str, int],
         *,
-        memory_lost: bool = False,
+        lost_buckets: frozenset[int] | None = NOT_LOST,
     ) -> tuple[Transition, ...]:
         book = with_earlier_lives(self._db, book, events)
-        done = advance(book, events, clocks, self._policy, memory_lost=memory_lost)
+        done = advance(book, events, clocks, self._policy, lost_buckets=lost_buckets)
         write_step(self._db, book, done)
         self._next = done.book
         return done.transitions

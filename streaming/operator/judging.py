@@ -119,7 +119,7 @@ def _keep(run: str, number: int, check: bytes, keeper: Keeper) -> None:
 def _output(
     number: int, bucket: Bucket, said: Said, state_bytes: int, rebuilt: str
 ) -> list[tuple[str, int, dict[str, Any]]]:
-    found = [("finding", event["at_ms"], event) for event in said.findings]
+    found = [("finding", event["at_ms"], event | {"bucket": number}) for event in said.findings]
     found += [("quarantine", record["at_ms"], record) for record in said.quarantine]
     stats = _stats(number, bucket, said)
     stats |= {"state_bytes": state_bytes, "state_rebuilt": rebuilt}

@@ -95,3 +95,22 @@ def test_batches_of_the_same_query_do_not_doubt_again(shop: Shop) -> None:
     shop.number += 1
     shop.batch(clock=OVER_MS + 70_000)
     assert _status(shop)[PLAIN] is Status.FIRING
+
+
+def test_a_bucket_that_kept_its_memory_is_not_doubted(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    shop.batch(
+        event("raised", 1_000, bucket=0),
+        event("raised", 1_000, partition=1, bucket=3),
+        event("raised", 1_000, GROUPED, partition=2, bucket=0),
+        event("raised", 1_000, GROUPED, partition=3, bucket=3),
+        clock=50_000,
+    )
+    shop.reopen()
+    lost = stats(3, clocks={"c": LOST_AT_MS}, state_rebuilt="version 1 is not read")
+    shop.rows(lost, stats(0, clocks={"c": LOST_AT_MS}))
+    shop.batch(clock=OVER_MS + 600_000)
+    plain = {a.partition: a.status for a in AlertReader(shop.path).alerts() if a.code == PLAIN}
+    assert plain == {0: Status.FIRING, 1: Status.RESOLVED}
+    group = next(a for a in shop.store.open_alerts() if a.code == GROUPED)
+    assert {key for key, member in group.members.items() if member.active} == {"t-2"}

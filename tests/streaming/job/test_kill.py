@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
 import random
+import re
 import sqlite3
 import time
 from collections import Counter
@@ -11,10 +14,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 from tidestaff.streaming import checkpoint
+from tidestaff.streaming.alerts.outbox import Outgoing
 from tidestaff.streaming.alerts.reading import AlertReader
 from tidestaff.streaming.replaying import replay_on, settings_for
 from tidestaff.streaming.settings import Settings
+from tidestaff.streaming.sinks.console import ConsoleSink
 from tidestaff.streaming.sinks.kafka import ID_HEADER
+from tidestaff.streaming.sinks.sink import FOR_PEOPLE, is_for
 from tidestaff.streaming.sources.row_files import listed
 
 from tests.brokers import start_broker
@@ -23,10 +29,11 @@ from tests.streaming.job.processes import Monitor
 from tests.streaming.sinks.receiver import receiving
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+    from tidestaff.streaming.alerts.transition import Transition
 
     from tests.brokers import Broker
 
@@ -50,7 +57,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
     started.stop()
 
 
-def config(folder: Path, recording: Path, url: str, broker: Broker) -> dict[str, Any]:
+def config(folder: Path, recording: Path, urls: tuple[str, str], broker: Broker) -> dict[str, Any]:
     source = {"type": "recording", "path": str(recording), "files_per_batch": 1}
     kafka = {"bootstrap_servers": broker.bootstrap, "topic": TOPIC}
     return {
@@ -63,7 +70,9 @@ def config(folder: Path, recording: Path, url: str, broker: Broker) -> dict[str,
         "sinks": [
             {"type": "jsonl", "path": str(folder / "alerts.jsonl")},
             {"type": "parquet", "path": str(folder / "parquet")},
-            {"type": "webhook", "url": url, "statuses": ALL},
+            {"type": "webhook", "url": urls[0], "statuses": ALL},
+            {"type": "alertmanager", "url": urls[1]},
+            {"type": "console", "statuses": ALL},
             {"type": "kafka", **kafka},
         ],
     }
@@ -119,6 +128,21 @@ def sent_to(broker: Broker) -> list[str]:
     return found
 
 
+def shown_by(transitions: Iterable[Transition]) -> list[str]:
+    """The head lines a console has for these, without the details below them."""
+    stream = io.StringIO()
+    ConsoleSink(stream=stream, colour=False).deliver(
+        [Outgoing(number, each, "") for number, each in enumerate(transitions)]
+    )
+    return heads(stream.getvalue())
+
+
+def heads(text: str) -> list[str]:
+    """Only whole lines: a kill may cut the last one."""
+    whole = text[: text.rfind("\n") + 1]
+    return [line for line in whole.splitlines() if re.search(r"  id [0-9a-f]{8}$", line)]
+
+
 def test_a_job_killed_twenty_times_tells_every_sink_everything_once(
     spark: SparkSession, tmp_path: Path, broker: Broker
 ) -> None:
@@ -131,11 +155,12 @@ def test_a_job_killed_twenty_times_tells_every_sink_everything_once(
     ).transitions
 
     folder = tmp_path / "killed"
-    with receiving() as receiver:
-        told = config(folder, recording, receiver.url, broker)
+    with receiving() as receiver, receiving() as alertmanager:
+        told = config(folder, recording, (receiver.url, alertmanager.url), broker)
         struck = killed_again_and_again(folder, told)
         finished(folder, told)
         requests = list(receiver.requests)
+        posted = [alert for each in alertmanager.requests for alert in json.loads(each.body)]
     assert len(set(struck)) > KILLS // 3, "it was struck in the middle of its work"
     assert str(checkpoint.done(folder / "data" / "checkpoint")).find(listed(recording)[-1]) >= 0
 
@@ -156,3 +181,15 @@ def test_a_job_killed_twenty_times_tells_every_sink_everything_once(
     # A webhook is posted at least once; its key tells a repetition from something new.
     assert Counter({request.headers["idempotency-key"]: 1 for request in requests}) == once
     assert Counter(sent_to(broker)) == once
+
+    # Alertmanager is told states, by labels: the last it was told of every alert is how it ended.
+    # It is not told of suspicions, so neither that they came to nothing.
+    shown = [each for each in kept if is_for(FOR_PEOPLE, each)]
+    last = {alert["labels"]["fingerprint"]: "endsAt" in alert for alert in posted}
+    assert last == {each.fingerprint: each.fields["status"] == "resolved" for each in shown}
+
+    # A console cannot be asked what it showed before a kill: what was on its way then is shown
+    # again, word for word, by the next run; nothing is left out, nothing twice in one run.
+    runs = [heads(path.read_text()) for path in sorted(folder.glob("*/out"))]
+    assert {line for run in runs for line in run} == set(shown_by(kept))
+    assert all(len(set(run)) == len(run) for run in runs)
