@@ -3,6 +3,7 @@ read only, no network for the build."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -74,8 +75,13 @@ def test_the_image_knows_its_version_its_jars_and_its_parts(image: str) -> None:
     jars = run(image, "python", "-m", "tidestaff.streaming.jars")
     assert jars.returncode == 0, jars.stderr
     assert "/opt/tidestaff/jars/kafka-clients-" in jars.stdout
-    bill = run(image, "python", "-c", "print(open('/opt/tidestaff/sbom.cdx.json').read(300))")
-    assert '"bomFormat": "CycloneDX"' in bill.stdout
+    bill = json.loads(run(image, "sh", "-c", "cat /opt/tidestaff/sbom.cdx.json").stdout)
+    assert bill["bomFormat"] == "CycloneDX"
+    purls = {each["purl"].partition("@")[0] for each in bill["components"]}
+    assert {"pkg:pypi/pyspark", "pkg:pypi/kafka-python"} <= purls
+    assert not {"pkg:pypi/pip", "pkg:pypi/pytest"} & purls, "what is not in it is not listed"
+    listed = run(image, "sh", "-c", "cat /opt/tidestaff/LICENCES.txt").stdout.splitlines()
+    assert len(listed) == len(bill["components"]) + 1
 
 
 def test_nobody_is_root_in_it_and_it_cannot_build_anything(image: str) -> None:

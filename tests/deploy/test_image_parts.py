@@ -9,8 +9,11 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pyspark
 import pytest
+from referencing import Registry
+from referencing.jsonschema import DRAFT7
 
 from tests.deploy import image_inputs
 
@@ -112,3 +115,19 @@ def test_the_bill_of_materials_names_each_component_once_with_a_licence_or_its_l
     assert jar["hashes"][0]["alg"] == "SHA-256"
     assert json.loads(json.dumps(found)) == found
     assert len(inventory.licences(found).splitlines()) == len(found["components"]) + 1
+
+
+def test_the_bill_of_materials_is_one_by_cyclonedx_own_schema(tmp_path: Path) -> None:
+    """Which the library that pip-audit uses carries."""
+    library = pytest.importorskip("cyclonedx.schema", reason="run 'make setup'")
+    (jar,) = JARS.glob("spark-kubernetes_*.jar")
+    (tmp_path / jar.name).symlink_to(jar)
+    inventory = part("inventory")
+    found = inventory.bill([*inventory.python_packages(), *inventory.jars([tmp_path])])
+    folder = Path(str(library.__file__)).parent / "_res"
+    schemas = {path.name: json.loads(path.read_text()) for path in folder.glob("*.schema.json")}
+    known = [(each["$id"], DRAFT7.create_resource(each)) for each in schemas.values()]
+    own = schemas[f"bom-{found['specVersion']}.SNAPSHOT.schema.json"]
+    check = jsonschema.Draft7Validator(own, registry=Registry().with_resources(known))
+    assert list(check.iter_errors(found)) == []
+    assert not check.is_valid({**found, "misspelt": 1})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -18,9 +19,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 import yaml
+from tidestaff.connectors.agent_client import AgentClient, AgentRefusesError, AgentSilentError
+from tidestaff.consistency.model import TopicPartition
 from tidestaff.streaming.lab.plan import free_ports
 
 from tests.brokers import start_broker
+from tests.connectors.disk import write_log_dir
 from tests.streaming.job.processes import PROGRAM, children_of, kill_if_there
 
 if TYPE_CHECKING:
@@ -34,7 +38,7 @@ pytestmark = [
 
 UNITS: Final = Path(__file__).resolve().parents[2] / "conf" / "systemd"
 INSTALLED: Final = "/opt/tidestaff/bin/tidestaff"
-MOVED: Final = ("/etc/tidestaff", "/var/lib/tidestaff", "/var/cache/tidestaff")
+MOVED: Final = ("/etc/tidestaff", "/var/lib/tidestaff", "/var/cache/tidestaff", "/var/lib/kafka")
 TOPIC: Final = "tidestaff.observations"
 
 
@@ -50,12 +54,17 @@ class Unit:
         parser.optionxform = str  # type: ignore[assignment, method-assign]
         parser.read_string(text)
         self.service = parser["Service"]
+        # The one setting that a unit gives again and again.
+        self.credentials = dict(
+            each.split(":", 1) for each in re.findall(r"^LoadCredential=(\S+)$", text, re.MULTILINE)
+        )
         self.root = root
         # An environment of systemd's has this and nothing of a login's; the interpreter of the
         # tests may need to be told where the package is.
         path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
         self.environment = {"PATH": path, "LANG": "C.UTF-8", "HOME": f"{root}/var/lib/tidestaff"}
-        self.environment |= dict([self.service["Environment"].split("=", 1)])
+        if "Environment" in self.service:
+            self.environment |= dict([self.service["Environment"].split("=", 1)])
         for variable in ("PYTHONPATH", "JAVA_HOME"):
             if variable in os.environ:
                 self.environment[variable] = os.environ[variable]
@@ -67,7 +76,12 @@ class Unit:
         path.write_text(yaml.safe_dump(content), encoding="utf-8")
 
     def start(self, which: str = "ExecStart") -> subprocess.Popen[bytes]:
-        program, *words = shlex.split(self.service[which])
+        self._load_credentials()
+        program, *words = [
+            # Of the environment, as systemd does it.
+            re.sub(r"\$\{(\w+)\}", lambda found: self.environment[found[1]], word)
+            for word in shlex.split(self.service[which])
+        ]
         assert program == INSTALLED
         with self.log.open("ab") as log:
             return subprocess.Popen(
@@ -75,11 +89,20 @@ class Unit:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                cwd=self.service["WorkingDirectory"],
+                cwd=self.service.get("WorkingDirectory", "/"),
                 env=self.environment,
                 umask=int(self.service["UMask"], 8),
                 start_new_session=True,
             )
+
+    def _load_credentials(self) -> None:
+        folder = self.root / "run" / "credentials"
+        if self.credentials:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.environment["CREDENTIALS_DIRECTORY"] = str(folder)
+        for name, source in self.credentials.items():
+            (folder / name).write_bytes(Path(source).read_bytes())
+            (folder / name).chmod(0o400)
 
     @property
     def log(self) -> Path:
@@ -166,3 +189,46 @@ def test_a_collector_s_unit_comes_up_and_ends_in_time(tmp_path: Path) -> None:
         broker.stop()
     assert code == 0, unit.log.read_text()
     assert (unit.root / "var/lib/tidestaff/collect/east").is_dir()
+
+
+def certificate(folder: Path) -> None:
+    """Signed by itself, for loopback, where the unit's comment and the documents have it."""
+    subject = ("-subj", "/CN=broker", "-addext", "subjectAltName=IP:127.0.0.1")
+    files = ("-keyout", str(folder / "agent.key"), "-out", str(folder / "agent.pem"))
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *subject, *files],
+        check=True,
+        capture_output=True,
+    )
+
+
+def test_the_agent_s_unit_answers_whoever_knows_its_token_and_ends_in_time(tmp_path: Path) -> None:
+    unit = Unit("tidestaff-agent.service", tmp_path)
+    (port,) = free_ports(1)
+    unit.service["ExecStart"] = unit.service["ExecStart"].replace(":8471", f":{port}")
+    assert f"0.0.0.0:{port}" in unit.service["ExecStart"], "beyond loopback, so with a token"
+    etc = tmp_path / "etc" / "tidestaff"
+    (etc / "secrets").mkdir()
+    (etc / "secrets" / "agent-token").write_text("of-this-test-and-nobody-else\n")
+    certificate(etc)
+    write_log_dir(tmp_path / "var" / "lib" / "kafka", orders_0=7)
+    clients = [
+        AgentClient(token=token, timeout_ms=5_000, ca_file=str(etc / "agent.pem"))
+        for token in ("of-this-test-and-nobody-else", "of-somebody-who-has-guessed")
+    ]
+    asked = TopicPartition("orders", 0)
+    url = f"https://127.0.0.1:{port}"
+    found: list[Any] = []
+
+    def answers() -> bool:
+        try:
+            found[:] = [clients[0].ask(1, url, [asked])]
+        except AgentSilentError:
+            return False
+        with pytest.raises(AgentRefusesError):
+            clients[1].ask(1, url, [asked])
+        return True
+
+    assert unit.run_until(answers) == 0, unit.log.read_text()
+    assert found[0].broker == 1
+    assert found[0].replicas[asked].high_watermark == 7

@@ -6,8 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from tests.helm.chart import (
+    NAMESPACE,
     VALUE_SETS,
     configurations,
     manifests,
@@ -15,6 +17,7 @@ from tests.helm.chart import (
     pod_specs,
     rendered,
     title,
+    values_of,
 )
 
 if TYPE_CHECKING:
@@ -90,7 +93,9 @@ def test_no_secret_stands_in_a_config_map(name: str) -> None:
         for line in text.splitlines():
             word = re.search(r"(?i)(password|jaas\S*|token|secret\S*|url): *(\S+)", line)
             if word is not None and not word[2].startswith("http://alertmanager"):
-                assert word[2].startswith("${file:"), f"{where}: {line}"
+                # The name of a file that holds it is no secret.
+                named = ".file: /etc/tidestaff/" in line
+                assert named or word[2].startswith("${file:"), f"{where}: {line}"
 
 
 def test_the_page_sees_no_secret_of_a_cluster(name: str) -> None:
@@ -143,6 +148,59 @@ def test_network_policies_deny_what_they_do_not_name(name: str) -> None:
         for rule in (*policy["spec"].get("ingress", ()), *policy["spec"].get("egress", ())):
             assert rule, f"{title(policy)}: an empty rule allows everything"
             assert rule.get("ports") or rule.get("from") or rule.get("to"), title(policy)
+
+
+def agents(name: str) -> list[Manifest]:
+    """The policies about the agent's port: on nodes, and beside Strimzi's brokers."""
+    port = values_of(name).get("agent", {}).get("port", 8471)
+    return [
+        policy
+        for policy in of_kind(name, "NetworkPolicy")
+        for rule in policy["spec"].get("ingress", ())
+        if {"port": port, "protocol": "TCP"} in rule.get("ports", ())
+    ]
+
+
+def test_whoever_may_ask_the_agent_is_who_the_values_name(name: str) -> None:
+    given = values_of(name).get("networkPolicy", {}).get("agentFrom")
+    for policy in agents(name):
+        for rule in policy["spec"]["ingress"]:
+            if given:
+                assert rule["from"] == given, title(policy)
+            else:
+                assert len(rule["from"]) == 2, f"{title(policy)}: job and collectors"
+    if name == "everything":
+        assert given
+        assert {p["metadata"]["namespace"] for p in agents(name)} == {NAMESPACE, "kafka"}
+
+
+def spark_settings(name: str) -> Iterator[dict[str, str]]:
+    """Of the JVMs that have executors elsewhere."""
+    for manifest in of_kind(name, "SparkApplication"):
+        yield manifest["spec"]["sparkConf"]
+    for where, text in configurations(name).items():
+        spark = yaml.safe_load(text).get("spark", {})
+        if where.endswith("tidestaff.yaml") and "spark.driver.host" in spark.get("conf", {}):
+            yield spark["conf"]
+
+
+def test_driver_and_executors_encrypt_what_they_send_each_other(name: str) -> None:
+    found = list(spark_settings(name))
+    assert len(found) == ("k8s://" in rendered(name))
+    for conf in found:
+        for key in ("spark.authenticate", "spark.network.crypto.enabled"):
+            assert conf[key] == "true"
+        file = conf.get("spark.authenticate.secret.file")
+        given = values_of(name).get("encryption", {}).get("existingSecret")
+        assert bool(file) == bool(given)
+        holders = {
+            where
+            for where, container, _ in containers(name)
+            for mount in container["volumeMounts"]
+            if file and mount["mountPath"] == file.rpartition("/")[0] and mount["readOnly"]
+        }
+        # Both know it by the same file: the driver's container and the executors'.
+        assert len(holders) == (2 if file else 0), holders
 
 
 def test_objects_carry_the_usual_labels(name: str) -> None:

@@ -159,5 +159,11 @@ def test_the_page_answers_probes_routes_and_the_test_of_the_release(
         (test,) = [c for c in containers if c["name"] == "test"]
         asked = [url for url in test["args"] if url.endswith("/healthz")]
         hosts += [url.split("/")[2] for url in asked]
+        for service in (m["metadata"] for m in of_kind(name, "Service")):
+            if service["name"].endswith("-web"):
+                # As a resolver of the cluster takes them, from the same namespace and from others.
+                whole = f"{service['name']}.{service['namespace']}.svc.cluster.local"
+                parts = whole.split(".")
+                hosts += [".".join(parts[:length]) for length in (1, 2, 3, 5)]
         for host in hosts:
             assert status(access, "/healthz", host) == 200, host

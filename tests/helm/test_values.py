@@ -81,6 +81,7 @@ BASES = {
     "operator": "operator",
     "podMonitor": "operator",
     "job.cores": "operator",
+    "encryption.enabled": "client",
     "web.userHeader": "openshift",
     "web.trustedProxies": "openshift",
     "persistence.existingClaim": "local",
@@ -260,7 +261,29 @@ WRONG = [
         "transport.secretKeys",
         id="a-password-in-the-transport",
     ),
+    pytest.param(
+        {"job": {"sparkConf": {"spark.authenticate.secret": "x"}}},
+        "job.sparkConf: spark.authenticate.secret is a secret",
+        id="a-secret-among-spark-s-settings",
+    ),
+    pytest.param(
+        {"job": {"sparkConf": {"spark.hadoop.fs.s3a.secret.key": "x"}}},
+        "spark.hadoop.fs.s3a.secret.key is a secret",
+        id="an-object-store-s-key-among-spark-s-settings",
+    ),
+    pytest.param(
+        {"encryption": {"enabled": False, "existingSecret": "x"}},
+        "encryption.enabled is false",
+        id="a-secret-that-nothing-is-encrypted-with",
+    ),
 ]
+
+
+@pytest.mark.slow
+def test_a_secret_of_spark_s_may_stand_in_a_file() -> None:
+    key = "spark.hadoop.fs.s3a.secret.key"
+    done = template({"job": {"sparkConf": {key: "${file:/etc/tidestaff/secrets/store/key}"}}})
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow

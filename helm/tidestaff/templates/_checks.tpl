@@ -58,6 +58,14 @@
 {{- if and $values.agent.strimzi.enabled (or (not $values.agent.strimzi.namespace) (not $values.agent.strimzi.cluster)) -}}
 {{- fail "agent.strimzi: give namespace and cluster of the Kafka resource" -}}
 {{- end -}}
+{{- range $key, $value := $values.job.sparkConf -}}
+{{- if and (regexMatch "(?i)(password|jaas|\\.secret$|secret\\.?key$|access\\.key$|account\\.key)" $key) (not (hasPrefix "${" (toString $value))) -}}
+{{- fail (printf "job.sparkConf: %s is a secret and would stand in a ConfigMap: put it into a Secret, name that in secretMounts, and write %s: ${file:/etc/tidestaff/secrets/NAME/KEY}" $key $key) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $values.encryption.existingSecret (not $values.encryption.enabled) -}}
+{{- fail "encryption.existingSecret names a secret and encryption.enabled is false: set it, or name none" -}}
+{{- end -}}
 {{- range $key := list "work_dir" "clusters" "transport" "metrics" "web" "sinks" "spark" "checkpoint_dir" -}}
 {{- if hasKey $values.config $key -}}
 {{- fail (printf "config.%s: the chart writes this section by itself: use the value of that name (clusters, transport, metrics, web, sinks, job, checkpoint, persistence)" $key) -}}

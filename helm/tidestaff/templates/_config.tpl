@@ -54,9 +54,31 @@
   "spark.kubernetes.executor.request.cores" .Values.executor.cores
   "spark.kubernetes.executor.limit.cores" .Values.executor.cores
 -}}
-{{- $conf = merge $conf (include "tidestaff.executorRights" . | fromJson) -}}
+{{- $conf = merge $conf (include "tidestaff.executorRights" . | fromJson) (include "tidestaff.encryption" . | fromJson) -}}
 {{- end -}}
 {{- merge (dict) .Values.job.sparkConf $conf | toJson -}}
+{{- end -}}
+
+{{/* Nobody talks to driver or executors who does not know the job's secret, and nobody listens. */}}
+{{- define "tidestaff.encryption" -}}
+{{- $conf := dict -}}
+{{- if .Values.encryption.enabled -}}
+{{- $conf = dict
+  "spark.authenticate" "true"
+  "spark.network.crypto.enabled" "true"
+  "spark.network.crypto.cipher" "AES/GCM/NoPadding"
+  "spark.network.crypto.authEngineVersion" "2"
+-}}
+{{- if .Values.encryption.existingSecret -}}
+{{- $_ := set $conf "spark.authenticate.secret.file" (printf "/etc/tidestaff/spark/%s" .Values.encryption.secretKey) -}}
+{{- end -}}
+{{- end -}}
+{{- $conf | toJson -}}
+{{- end -}}
+
+{{/* Whether driver and executors mount the secret they know each other by. */}}
+{{- define "tidestaff.mountsSparkSecret" -}}
+{{- if and .Values.encryption.enabled .Values.encryption.existingSecret (include "tidestaff.distributed" .) }}yes{{ end -}}
 {{- end -}}
 
 {{/* With these the driver needs no right but on pods. */}}
@@ -97,7 +119,7 @@
 {{- $hosts := concat $values.web.allowedHosts $values.web.httpRoute.hostnames -}}
 {{- range $values.web.ingress.hosts }}{{ $hosts = append $hosts .host }}{{ end -}}
 {{- $name := printf "%s-web" (include "tidestaff.fullname" .) -}}
-{{- $hosts = concat $hosts (list $name (printf "%s.%s" $name .Release.Namespace) (printf "%s.%s.svc" $name .Release.Namespace)) -}}
+{{- $hosts = concat $hosts (list $name (printf "%s.%s" $name .Release.Namespace) (printf "%s.%s.svc" $name .Release.Namespace) (printf "%s.%s.svc.%s" $name .Release.Namespace $values.clusterDomain)) -}}
 {{- $known := or $values.web.tokenSecret $values.web.userHeader -}}
 {{- $web := dict "enabled" true "host" (ternary "0.0.0.0" "127.0.0.1" (not (empty $known))) "port" $values.web.port "allowed_hosts" (uniq $hosts) -}}
 {{- if $values.web.tokenSecret -}}

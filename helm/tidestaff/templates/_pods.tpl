@@ -108,6 +108,12 @@ imagePullSecrets:
     secretName: {{ .Values.transport.existingSecret }}
     defaultMode: 0440
 {{- end }}
+{{- if include "tidestaff.mountsSparkSecret" . }}
+- name: spark-secret
+  secret:
+    secretName: {{ .Values.encryption.existingSecret }}
+    defaultMode: 0440
+{{- end }}
 {{- with .Values.job.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
@@ -121,6 +127,11 @@ imagePullSecrets:
 {{- if and .Values.transport.existingSecret (include "tidestaff.hasCollectors" .) }}
 - name: transport
   mountPath: /etc/tidestaff/transport
+  readOnly: true
+{{- end }}
+{{- if include "tidestaff.mountsSparkSecret" . }}
+- name: spark-secret
+  mountPath: /etc/tidestaff/spark
   readOnly: true
 {{- end }}
 {{- with .Values.job.extraVolumeMounts }}
