@@ -197,7 +197,9 @@ class AgentClient:
 
     def _connected(self, parts: SplitResult) -> socket.socket:
         host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
-        connection = socket.create_connection((host, port), self._timeout_s)
+        # As bytes: the library would import tables of all scripts to look at a name of this one.
+        name = host.encode("ascii") if host.isascii() else host
+        connection = socket.create_connection((name, port), self._timeout_s)  # type: ignore[arg-type]
         if parts.scheme == "http":
             return connection
         try:

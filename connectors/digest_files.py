@@ -7,10 +7,10 @@ retention or truncation at work: the question is answered by what is there now.
 from __future__ import annotations
 
 import os
-from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from tidestaff.connectors.digests import HEADER, LARGE, Fold, Stop
+from tidestaff.connectors.digests import Fold, Stop
+from tidestaff.connectors.large_batches import HEADER, LARGE
 from tidestaff.connectors.log_directories_files import (
     FileGoneError,
     FileUnreadableError,
@@ -18,6 +18,7 @@ from tidestaff.connectors.log_directories_files import (
     opened,
     opened_directory,
 )
+from tidestaff.connectors.offset_index import OffsetIndex
 from tidestaff.connectors.segments import Batch, checked_from, checksum, decode_header
 from tidestaff.connectors.segments_in_log import segment_files, segments_from
 from tidestaff.consistency.batches import RangeDigest
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
     from tidestaff.consistency.batches import BatchMark
     from tidestaff.consistency.model import OffsetRange
 
-_INDEX_ENTRY: Final = Struct(">ii")
 _WINDOW: Final = 1 << 16
+_FIRST: Final = 1 << 12
+"""Enough to see whether batches are large."""
 _CHUNK: Final = 1 << 20
 _TRIES: Final = 3
 
@@ -78,9 +80,10 @@ class RangeReader:
                 break
             with opened(segment.name, directory, f"{self._path}/{segment.name}") as descriptor:
                 reading.descriptor = descriptor
+                index = OffsetIndex(directory, segment)
                 try:
-                    begin = self._begin(descriptor, directory, segment, offsets.start)
-                    at, stop = _scan(fold, descriptor, begin)
+                    begin = self._begin(descriptor, segment, offsets.start, index)
+                    at, stop = _scan(fold, descriptor, begin, index)
                 except OSError as error:
                     why = error.strerror or type(error).__name__
                     return _unreadable(offsets, fold.last_offset + 1, why), []
@@ -94,14 +97,14 @@ class RangeReader:
                 break
         return fold.digest(), fold.marks
 
-    def _begin(self, descriptor: int, directory: int, segment: SegmentFile, offset: int) -> int:
+    def _begin(self, descriptor: int, segment: SegmentFile, offset: int, index: OffsetIndex) -> int:
         """A byte at or before the batch that holds the offset: where the last question ended, or
         where the offset index says, if a batch stands there."""
         if offset <= segment.base_offset:
             return 0
         if self._after is not None and self._after[::2] == (segment, offset):
             return self._after[1]
-        position = _indexed(directory, segment, offset)
+        position = index.below(offset)
         if position:
             found = decode_header(os.pread(descriptor, HEADER, position), 0, position)
             if isinstance(found, Batch) and segment.base_offset <= found.last_offset < offset:
@@ -129,43 +132,21 @@ class _Reading:
         return crc == batch.crc
 
 
-def _scan(fold: Fold, descriptor: int, position: int) -> tuple[int, Stop]:
+def _scan(fold: Fold, descriptor: int, position: int, index: OffsetIndex) -> tuple[int, Stop]:
     """One segment from a byte on. Between large batches a header is read alone."""
-    size = os.fstat(descriptor).st_size
+    size, window = os.fstat(descriptor).st_size, _FIRST
     while True:
-        data = os.pread(descriptor, _WINDOW, position)
+        data = os.pread(descriptor, window, position)
+        window = _WINDOW
         at, stop = fold.scan(data, 0, position=position, limit=size - position)
         position += at
         if stop is not Stop.ENDS or position >= size or at == 0:
             return position, stop
         if at - len(data) > LARGE // 2:
             # So far beyond the data reaches only a large batch.
-            position, stop = fold.skim(descriptor, position, size)
+            position, stop = fold.skim(descriptor, position, size, index)
             if stop is Stop.PAST or position >= size:
                 return position, stop
-
-
-def _indexed(directory: int, segment: SegmentFile, offset: int) -> int:
-    """The byte of the last index entry below an offset; 0 where there is none. The file of the
-    newest segment is larger than it is filled: entries, then zeros."""
-    name = segment.name.removesuffix(".log") + ".index"
-    wanted, found = offset - segment.base_offset, 0
-    try:
-        with opened(name, directory, name) as descriptor:
-            low, high = 0, os.fstat(descriptor).st_size // _INDEX_ENTRY.size
-            while low < high:
-                middle = (low + high) // 2
-                data = os.pread(descriptor, _INDEX_ENTRY.size, middle * _INDEX_ENTRY.size)
-                if len(data) < _INDEX_ENTRY.size:
-                    return 0
-                relative, position = _INDEX_ENTRY.unpack(data)
-                if relative <= 0 or position < 0 or relative >= wanted:
-                    high = middle
-                else:
-                    found, low = position, middle + 1
-    except (FileGoneError, FileUnreadableError, OSError):
-        return 0
-    return found
 
 
 def _unreadable(offsets: OffsetRange, at: int, reason: str) -> RangeDigest:

@@ -8,39 +8,36 @@ a cluster and is kept as short as can be; whatever is unusual is left to `decode
 from __future__ import annotations
 
 import hashlib
-import os
 from enum import Enum
+from functools import cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
+from tidestaff.connectors.large_batches import (
+    HEADER,
+    OVERHEAD,
+    WALKED,
+    completed,
+    large_headers,
+)
+from tidestaff.connectors.offset_index import AT_ONCE
 from tidestaff.connectors.segments import Batch, decode_header
 from tidestaff.consistency.batches import BatchMark, RangeDigest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tidestaff.connectors.large_batches import Headers
+    from tidestaff.connectors.offset_index import OffsetIndex
     from tidestaff.connectors.segments import SegmentEnd
     from tidestaff.consistency.model import OffsetRange
 
-HEADER: Final = 61
 # base offset, size | magic, last offset delta, count; between them what is only hashed.
 _HEAD: Final = Struct(">qi4xB6xi30xi")
 _OLD_HEADER: Final = 18
-_OVERHEAD: Final = 12
-_LEAST: Final = HEADER - _OVERHEAD
-# The same as a table, for many headers at once.
-_TABLE: Final = {
-    "names": ("base", "size", "magic", "delta", "records"),
-    "formats": (">i8", ">i4", "u1", ">i4", ">i4"),
-    "offsets": (0, 8, 16, 23, 57),
-    "itemsize": HEADER,
-}
-_OFFSET_AND_SIZE: Final = Struct(">qi")
-_AT_ONCE: Final = 4_096
+_LEAST: Final = HEADER - OVERHEAD
 _FEW: Final = 64
 """Up to so many headers are folded one by one: setting up tables of numbers costs more."""
-LARGE: Final = 1 << 13
-"""Batches from this size on are worth a read of their own."""
 _EPOCH: Final = slice(12, 16)
 
 
@@ -91,7 +88,7 @@ class Fold:
             base, size, magic, delta, records = unpack(data, at)
             if magic != 2 or size < _LEAST or base <= last or delta < 0 or records < 0:
                 break
-            if at + size + _OVERHEAD > limit:
+            if at + size + OVERHEAD > limit:
                 stop = Stop.PARTIAL
                 break
             if base + delta >= end:
@@ -101,7 +98,7 @@ class Fold:
             if last >= start:
                 parts.append(data[at : at + HEADER])
                 count += records
-            at += size + _OVERHEAD
+            at += size + OVERHEAD
         else:
             # Less than a header is left, of this format; a message of an old one may be shorter.
             self._note(last, count)
@@ -111,69 +108,80 @@ class Fold:
             return self._slowly(data, at, position, limit)
         return at, stop
 
-    def skim(self, descriptor: int, position: int, size: int) -> tuple[int, Stop]:
+    def skim(
+        self, descriptor: int, position: int, size: int, index: OffsetIndex
+    ) -> tuple[int, Stop]:
         """Large batches of a file, header by header, payloads skipped. Ends (`ENDS`) where `scan`
         must look: at a small batch, at the end of the file, at anything unusual."""
         if self._check is not None or self._keep:
             return position, Stop.ENDS
-        while True:
-            headers = _large_headers(descriptor, position, size, self.offsets.end)
-            if not headers:
-                return position, Stop.ENDS
-            fold = self._fold_few if len(headers) <= _FEW else self._fold_many
-            taken, length, stop = fold(headers, size - position)
+        most, last, end = WALKED, size - HEADER, self.offsets.end
+        while position <= last:
+            headers = large_headers(descriptor, position, size, index, end_offset=end, most=most)
+            if headers.expected is not None and (missing := _not_ending(headers, position)):
+                headers = completed(descriptor, position, headers, missing, index, end_offset=end)
+            count = len(headers)
+            fold = self._fold_few if count <= _FEW else self._fold_many
+            taken, length, stop = (
+                fold(headers.data, size - position) if count else (0, 0, Stop.ENDS)
+            )
             position += length
-            if stop is Stop.PAST or taken < _AT_ONCE:
+            if not taken or stop is Stop.PAST or taken < count:
                 return position, stop
+            most = AT_ONCE
+        return position, Stop.ENDS
 
-    def _fold_few(self, headers: list[bytes], room: int) -> tuple[int, int, Stop]:
+    def _fold_few(self, headers: bytes, room: int) -> tuple[int, int, Stop]:
         """As `_fold_many`, for few."""
-        unpack, start, end = _HEAD.unpack, self.offsets.start, self.offsets.end
+        start, end = self.offsets.start, self.offsets.end
         last, at, count, taken, stop = self.last_offset, 0, 0, 0, Stop.ENDS
-        for header in headers:
-            base, size, magic, delta, records = unpack(header)
+        for base, size, magic, delta, records in _HEAD.iter_unpack(headers):
             if magic != 2 or base <= last or delta < 0 or records < 0:
                 break
             if base + delta >= end:
                 stop = Stop.PAST
                 break
-            if at + size + _OVERHEAD > room:
+            if at + size + OVERHEAD > room:
                 break
             last = base + delta
             if last >= start:
-                self._parts.append(header)
+                self._parts.append(headers[taken * HEADER : (taken + 1) * HEADER])
                 count += records
-            at += size + _OVERHEAD
+            at += size + OVERHEAD
             taken += 1
         self._note(last, count)
         return taken, at, stop
 
-    def _fold_many(self, headers: list[bytes], room: int) -> tuple[int, int, Stop]:
+    def _fold_many(self, headers: bytes, room: int) -> tuple[int, int, Stop]:
         """As `scan` folds them, all at once: how many were batches of the range, how many bytes
         they take, and whether the next one ends behind it. `room` is what the file has for them."""
         import numpy as np  # noqa: PLC0415 - slow, and only files of large batches need it
 
-        block = b"".join(headers)
-        table: Any = np.frombuffer(block, np.dtype(_TABLE))  # type: ignore[call-overload]
+        table: Any = np.frombuffer(headers, _table())
         base, delta = table["base"].astype(np.int64), table["delta"].astype(np.int64)
-        last = base + delta
-        before = np.concatenate(([self.last_offset], last[:-1]))
-        ends = np.cumsum(table["size"].astype(np.int64) + _OVERHEAD)
-        odd = (table["magic"] != 2) | (base <= before) | (delta < 0) | (table["records"] < 0)
-        past = last >= self.offsets.end
-        stopping = np.flatnonzero(odd | past | (ends > room))
-        count = int(stopping[0]) if len(stopping) else len(headers)
-        ended = count < len(headers) and bool(past[count]) and not odd[count]
-        stop = Stop.PAST if ended else Stop.ENDS
-        if not count:
-            return 0, 0, stop
-        first = int(np.searchsorted(last[:count], self.offsets.start))
-        self._hash.update(block[first * HEADER : count * HEADER])
+        records, last = table["records"].astype(np.int64), base + delta
+        ends = (table["size"].astype(np.int64) + OVERHEAD).cumsum()
+        whole = (table["magic"] == 2) & (delta >= 0) & (records >= 0)
+        whole[1:] &= base[1:] > last[:-1]
+        whole[0] &= base[0] > self.last_offset
+        count, stop = len(table), Stop.ENDS
+        if last[-1] >= self.offsets.end or ends[-1] > room or not whole.all():
+            past = last >= self.offsets.end
+            stopping = past | (ends > room) | ~whole
+            count = int(stopping.argmax()) if stopping.any() else count
+            if count < len(table) and past[count] and whole[count]:
+                stop = Stop.PAST
+            if not count:
+                return 0, 0, stop
+        first = 0
+        if last[0] < self.offsets.start:
+            first = int(np.searchsorted(last[:count], self.offsets.start))
+        self._hash.update(headers[first * HEADER : count * HEADER])
         self.batches += count - first
-        self.records += int(table["records"][first:count].astype(np.int64).sum())
+        self.records += int(records[first:count].sum())
         self.last_offset = int(last[count - 1])
         if first < count:
-            self._last_header = headers[count - 1]
+            self._last_header = headers[(count - 1) * HEADER : count * HEADER]
         return count, int(ends[count - 1]), stop
 
     def _note(self, last: int, records: int) -> None:
@@ -244,24 +252,32 @@ class Fold:
         )
 
 
-def _large_headers(descriptor: int, position: int, size: int, end_offset: int) -> list[bytes]:
-    """Headers from a byte on, each of a large batch as far as its size tells, up to the first that
-    begins at `end_offset` or above; fewer where the file ends. This loop is most of what comparing
-    logs on disks costs. A mapped file would cost more: the kernel maps page by page."""
-    found: list[bytes] = []
-    pread, unpack, append = os.pread, _OFFSET_AND_SIZE.unpack_from, found.append
-    end = size - HEADER
-    while position <= end:
-        header = pread(descriptor, HEADER, position)
-        if len(header) < HEADER:
-            break
-        base, length = unpack(header)
-        if length < LARGE:
-            break
-        append(header)
-        if base >= end_offset or len(found) == _AT_ONCE:
-            break
-        position += length + _OVERHEAD
+@cache
+def _table() -> Any:
+    """Headers as a table, for many at once."""
+    import numpy as np  # noqa: PLC0415 - slow, and only files of large batches need it
+
+    return np.dtype(
+        {
+            "names": ("base", "size", "magic", "delta", "records"),
+            "formats": (">i8", ">i4", "u1", ">i4", ">i4"),
+            "offsets": (0, 8, 16, 23, 57),
+            "itemsize": HEADER,
+        }
+    )
+
+
+def _not_ending(headers: Headers, position: int) -> list[int]:
+    """Which of the headers, read where an index led, are of batches that end elsewhere than the
+    next one was read."""
+    import numpy as np  # noqa: PLC0415 - slow, and only files of large batches need it
+
+    sizes = np.frombuffer(headers.data, _table())["size"][:-1].astype(np.int64)
+    wanted = headers.expected - OVERHEAD
+    wanted[1:] -= headers.expected[:-1]
+    wanted[0] -= position
+    unlike = sizes != wanted
+    found: list[int] = np.flatnonzero(unlike).tolist() if unlike.any() else []
     return found
 
 

@@ -127,10 +127,11 @@ class ReplicaReader:
             return kept.files
         place, topic = f"{path}/{partition}", partition.topic
         with opened_directory(str(partition), parent, place) as directory:
-            identities = (
-                _identity(PARTITION_METADATA, directory),
-                _identity(LEADER_EPOCHS, directory),
-            )
+            if kept is not None and log_ends:
+                end = self._log_end(directory, partition, place, files.problems)
+                if kept.identities == _identities_in(directory):
+                    return kept.files._replace(end=end)
+            identities = _identities_in(directory)
             said = files.parsed(
                 *(PARTITION_METADATA, directory, place, parse_partition_metadata),
                 largest=SMALL_TEXT,
@@ -172,6 +173,10 @@ def _identities(parent: int, partition: TopicPartition) -> tuple[Identity, Ident
         _identity(f"{partition}/{PARTITION_METADATA}", parent),
         _identity(f"{partition}/{LEADER_EPOCHS}", parent),
     )
+
+
+def _identities_in(directory: int) -> tuple[Identity, Identity]:
+    return _identity(PARTITION_METADATA, directory), _identity(LEADER_EPOCHS, directory)
 
 
 def _identity(name: str, directory: int) -> Identity:

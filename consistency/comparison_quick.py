@@ -44,6 +44,9 @@ def compare_lineages(extents: Sequence[Extent], leader: BrokerId | None = None) 
             first = min((each for each in at if each is not None), default=None)
             end, who = window.offsets.end, window.brokers
             epoch = _epoch_at(lineages[one], (first or end) - 1)
+            if unknown := sorted(set(window.brokers) - set(known)):
+                which = ", ".join(map(str, unknown))
+                left_out.append(Uncompared(window.offsets, f"no lineage is known of {which}"))
     lagging = behind(extents)
     if first is not None:
         difference = _difference(first, end, who, lineages, Reference.of(extents, leader))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
 from tidestaff.streaming.commands.exits import UsageError
@@ -14,10 +13,13 @@ if TYPE_CHECKING:
 Options: TypeAlias = argparse.Namespace
 
 JSON_OPTION: Final = "--json"
+_ANY_WIDTH: Final = 80
 
 
 def nearest(word: str, known: Iterable[str], count: int = 1) -> tuple[str, ...]:
     """The known words most like this one, best first; none where nothing is alike."""
+    import difflib  # noqa: PLC0415 - for who has mistyped only
+
     typed = word.lower()
 
     def likeness(name: str) -> float:
@@ -54,15 +56,29 @@ class CommandParser(argparse.ArgumentParser):
     """A parser that raises `UsageError` instead of leaving, and knows the nearest option."""
 
     def __init__(self, prog: str, description: str, epilog: str = "") -> None:
+        # Every option that is added is formatted once: finding out how wide the terminal is would
+        # import compression libraries, and is left to who asks for help.
+        self._width: int | None = _ANY_WIDTH
         super().__init__(
             prog=prog,
             description=description,
             epilog=epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=self._formatter,
             allow_abbrev=False,
             add_help=False,
         )
         self.add_argument("-h", "--help", action="help", help="this text")
+
+    def _formatter(self, prog: str) -> argparse.HelpFormatter:
+        return argparse.RawDescriptionHelpFormatter(prog, width=self._width)
+
+    def format_help(self) -> str:
+        self._width = None
+        return super().format_help()
+
+    def format_usage(self) -> str:
+        self._width = None
+        return super().format_usage()
 
     def parse(self, arguments: Sequence[str]) -> Options:
         # Options are looked at first: a misspelt one would else be told as a missing argument.

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from tidestaff.streaming.verify.copies import Asked
 
 _WIRE_BYTES: Final = 1 << 26
-_LINEAGE_ROUNDS: Final = 8
+_PATIENCE: Final = 4
+"""Rounds that make no lineage more known, until the rest is taken as not to be known."""
+_HEADER_FETCHES: Final = 100
+"""Of a round and broker: who asks once need not be as sparing as who watches for weeks."""
 _BETWEEN_ROUNDS_S: Final = 0.3
 
 
@@ -59,11 +62,8 @@ class BrokerSource:
 
     def partitions(self, wanted: Callable[[str], bool]) -> list[PartitionCopies]:
         seen = self._round()
-        for _ in range(_LINEAGE_ROUNDS if self._lineages else 0):
-            if all(r.lineage is not None for o in seen for r in o.replicas if wanted(o.topic)):
-                break
-            time.sleep(_BETWEEN_ROUNDS_S)
-            seen = self._round()
+        if self._lineages:
+            seen = self._until_lineages_are_known(seen, wanted)
         if self._agents is not None:
             client, urls = self._agents
             hosts = self._reader.hosts() if urls.pattern is not None else {}
@@ -74,6 +74,20 @@ class BrokerSource:
         mine = [o for o in seen if wanted(o.topic) and not o.deleting]
         cleaned = self._cleaned([o for o in mine if o.settings.compacted])
         return [self._copies(o, cleaned) for o in mine]
+
+    def _until_lineages_are_known(
+        self, seen: list[PartitionObservation], wanted: Callable[[str], bool]
+    ) -> list[PartitionObservation]:
+        """A round reads some batches only: rounds follow as long as they make more of them known.
+        Those of topics nobody asked for count as progress, too: they are read along."""
+        fewest, patience = len(_without_lineage(seen)), _PATIENCE
+        while patience and any(wanted(topic) for topic in _without_lineage(seen)):
+            time.sleep(_BETWEEN_ROUNDS_S)
+            seen = self._round()
+            left = len(_without_lineage(seen))
+            patience = _PATIENCE if left < fewest else patience - 1
+            fewest = min(fewest, left)
+        return seen
 
     def again(
         self, partitions: Collection[TopicPartition]
@@ -208,6 +222,16 @@ class BrokerSource:
         self._reader.close()
 
 
+def _without_lineage(seen: Sequence[PartitionObservation]) -> list[str]:
+    """The topic of each replica whose lineage is not known; an empty log has none."""
+    return [
+        each.topic
+        for each in seen
+        for replica in each.replicas
+        if replica.lineage is None and replica.log_start_offset != replica.log_end_offset
+    ]
+
+
 def broker_source(
     bootstrap_server: str,
     *,
@@ -227,7 +251,7 @@ def broker_source(
         "jitter_ms": 0,
         "missed_rounds": 1,
         "burst_rounds": 0,
-        "header_fetches": 20 if quick else 0,
+        "header_fetches": _HEADER_FETCHES if quick else 0,
         **({"command_config": command_config} if command_config else {}),
         **(more or {}),
     }

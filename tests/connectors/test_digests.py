@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
 from typing import TYPE_CHECKING
 
 import pytest
+from tidestaff.connectors import large_batches
 from tidestaff.connectors.broker_answers import NO_ERROR, OFFSET_OUT_OF_RANGE
 from tidestaff.connectors.digest_files import RangeReader
 from tidestaff.connectors.digest_wire import FetchedRecords, WireRanges
@@ -15,7 +17,7 @@ from tidestaff.consistency.model import OffsetRange, TopicPartition
 from tests.connectors.segment_bytes import GZIP, old, v2
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 T0 = TopicPartition("t", 0)
@@ -114,6 +116,101 @@ def test_an_index_leads_to_the_range_and_a_wrong_one_does_not_mislead(tmp_path: 
     assert RangeReader(str(folder)).digest(offsets) == plain
     index.write_bytes(struct.pack(">ii", 20, positions[9][1] + 5))
     assert RangeReader(str(folder)).digest(offsets) == plain
+
+
+def index_of(positions: Sequence[int]) -> list[tuple[int, int]]:
+    """An entry for every batch of three records but the first, as brokers write it."""
+    return [(3 * number + 2, at) for number, at in enumerate(positions)][1:]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        pytest.param(lambda entries: entries, id="every-batch"),
+        pytest.param(lambda entries: [*entries, *[(0, 0)] * 5_000], id="zeros-behind-it"),
+        pytest.param(lambda entries: entries[::3], id="every-third-batch"),
+        pytest.param(lambda entries: entries[:40], id="ends-early"),
+        pytest.param(lambda entries: entries[:40] + entries[90:], id="a-gap"),
+        pytest.param(lambda entries: [(o, at + 7) for o, at in entries], id="into-payloads"),
+        pytest.param(
+            lambda entries: entries[:60] + [(o, at + 7) for o, at in entries[60:]],
+            id="into-payloads-from-some-byte-on",
+        ),
+        pytest.param(lambda entries: [(o + 400, at) for o, at in entries], id="other-offsets"),
+        pytest.param(
+            lambda entries: [(o, at + 1_000_000) for o, at in entries], id="of-a-longer-segment"
+        ),
+        pytest.param(lambda entries: entries[::-1], id="backwards"),
+    ],
+)
+@pytest.mark.parametrize("small", [False, True], ids=["large", "small-ones-between"])
+def test_whatever_an_index_says_a_digest_is_that_of_all_batches(
+    tmp_path: Path,
+    written: Callable[[list[tuple[int, int]]], list[tuple[int, int]]],
+    small: bool,
+) -> None:
+    batches = [
+        v2(3 * n, 3, epoch=n // 50, value=b"x" * (10 if small and n % 37 > 33 else 3_000 + n))
+        for n in range(300)
+    ]
+    folder = write_segments(tmp_path, batches)
+    chance = random.Random(3)  # noqa: S311 - tests
+    ends = [chance.randint(2, 900) for _ in range(10)]
+    asked = [OffsetRange(0, 900), *(OffsetRange(end // 4, end) for end in ends)]
+    plain = [RangeReader(str(folder)).digest(offsets) for offsets in asked]
+    assert plain[0].batches == 300
+    starts = [len(b"".join(batches[:number])) for number in range(300)]
+    entries = written(index_of(starts))
+    (folder / f"{0:020d}.index").write_bytes(
+        b"".join(struct.pack(">ii", *entry) for entry in entries)
+    )
+    assert [RangeReader(str(folder)).digest(offsets) for offsets in asked] == plain
+
+
+def test_a_batch_within_a_payload_is_none_though_an_index_leads_to_it(tmp_path: Path) -> None:
+    inner = v2(75, 3, value=b"y" * 3_000)
+    batches = [v2(3 * n, 3, value=b"x" * 4_000) for n in range(100)]
+    batches[24] = v2(72, 3, value=b"x" * 9_000 + inner + b"x" * 4_000)
+    folder = write_segments(tmp_path, batches)
+    plain = RangeReader(str(folder)).digest(OffsetRange(0, 300))
+    starts = [len(b"".join(batches[:number])) for number in range(100)]
+    entries = index_of(starts)
+    entries[24] = (77, starts[24] + batches[24].index(inner))
+    (folder / f"{0:020d}.index").write_bytes(
+        b"".join(struct.pack(">ii", *entry) for entry in entries)
+    )
+    assert RangeReader(str(folder)).digest(OffsetRange(0, 300)) == plain
+    assert plain.batches == 100
+
+
+def test_an_index_saves_looking_at_each_header_for_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is followed, and nothing is read twice."""
+    batches = [v2(3 * n, 3, value=b"x" * 3_000) for n in range(300)]
+    folder = write_segments(tmp_path, batches)
+    starts = [len(b"".join(batches[:number])) for number in range(300)]
+    (folder / f"{0:020d}.index").write_bytes(
+        b"".join(struct.pack(">ii", *entry) for entry in index_of(starts))
+    )
+    read: list[int] = []
+
+    def pread(descriptor: int, length: int, position: int) -> bytes:
+        read.append(position)
+        return os_pread(descriptor, length, position)
+
+    walked: list[int] = []
+
+    def walk(descriptor: int, position: int, *rest: int) -> tuple[bytes, int]:
+        walked.append(position)
+        return walk_it(descriptor, position, *rest)
+
+    os_pread, walk_it = os.pread, large_batches._walked
+    monkeypatch.setattr(large_batches.os, "pread", pread)
+    monkeypatch.setattr(large_batches, "_walked", walk)
+    RangeReader(str(folder)).digest(OffsetRange(0, 900))
+    assert len(walked) == 1
+    assert sorted(each for each in read if each in starts[1:]) == starts[1:]
 
 
 @pytest.mark.parametrize(
