@@ -10,13 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidestaff.consistency.memory import KeptTail, SettledWatermark
+from tidestaff.consistency.model import NO_LEADER
 from tidestaff.consistency.versions import Truncation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tidestaff.consistency.checks.sight import Sight
-    from tidestaff.consistency.model import BrokerId
+    from tidestaff.consistency.model import BrokerId, ReplicaReading
 
 # The checkpoint is written every interval; the rest is the time of writing it.
 CHECKPOINT_SLACK_MS: Final = 500
@@ -30,11 +31,26 @@ def settled_watermarks(sight: Sight) -> tuple[SettledWatermark, ...]:
     by_broker = {settled.broker: settled for settled in known}
     for reading in sight.replicas:
         if reading.high_watermark is not None:
+            watermark = min(reading.high_watermark, _uncut(sight, reading))
             by_broker[reading.broker] = _settled(
-                sight, by_broker.get(reading.broker), reading.broker, reading.high_watermark
+                sight, by_broker.get(reading.broker), reading.broker, watermark
             )
     assigned = sight.observation.assignment.replicas
     return tuple(by_broker[broker] for broker in assigned if broker in by_broker)
+
+
+def _uncut(sight: Sight, reading: ReplicaReading) -> int:
+    """How far the leader of this epoch leaves the replica's log: a follower that is longer than its
+    leader is cut to the leader's end by its next fetch, and its HW with it, before anybody looks
+    again. Of a leader that does not answer the end it was first seen with is certain."""
+    state, end = sight.state, reading.log_end_offset or 0
+    if state.leader in (reading.broker, NO_LEADER):
+        return end
+    leader = sight.leader
+    if leader is not None and leader.log_end_offset is not None:
+        return leader.log_end_offset
+    era = sight.memory.era(state.leader_epoch) if sight.memory is not None else None
+    return max(era.start_offset, 0) if era is not None else 0
 
 
 def _settled(

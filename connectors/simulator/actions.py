@@ -259,12 +259,12 @@ def _change_settings(cluster: SimulatedCluster, action: Action) -> bool:
 
 
 def _retention(cluster: SimulatedCluster, action: Action) -> bool:
-    """One broker deletes old segments by itself, up to `offset` or its high watermark."""
+    """One broker deletes old segments by itself, up to `offset` or where its version stops."""
     broker = _broker(cluster, action)
     replica = broker.replicas.get(_partition(action)) if broker is not None else None
     if broker is None or not broker.answers or replica is None or not replica.known:
         return False
-    replica.raise_log_start(action["offset"])
+    replica.remove_old_segments(action["offset"])
     return True
 
 

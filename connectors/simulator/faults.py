@@ -219,7 +219,9 @@ def _retention(faults: RandomFaults) -> list[Action]:
     found = []
     for broker in faults.up():
         for partition, replica in sorted(broker.replicas.items()):
-            offset = (replica.log.start + replica.high_watermark) // 2
+            stops = replica.preset.retention_stops_at_hw
+            end = replica.high_watermark if stops else replica.log_end
+            offset = (replica.log.start + end) // 2
             found.append(_one(do="retention", broker=broker.id, **_of(partition), offset=offset))
     return found
 

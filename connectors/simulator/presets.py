@@ -54,6 +54,7 @@ class Preset:
     hw_waits_outside_isr: bool
     hw_ignores_inactive: bool
     hw_frozen_under_min_isr: bool
+    retention_stops_at_hw: bool
     alter_partition: bool
     controller_writes_fenced: bool
     bounce_noticed: bool
@@ -121,6 +122,7 @@ def preset_of(text: str, *, kraft: bool = False, elr: bool | None = None) -> Pre
         hw_waits_outside_isr=version >= (0, 10, 2),
         hw_ignores_inactive=version >= (3, 6),
         hw_frozen_under_min_isr=version >= (3, 7),
+        retention_stops_at_hw=version >= (0, 11, 0, 1),
         alter_partition=kraft or version >= (2, 7),
         controller_writes_fenced=version >= (2, 1),
         bounce_noticed=version >= (2, 2),

@@ -138,14 +138,26 @@ class Replica:
         self.touched.add(self.partition)
 
     def set_high_watermark(self, offset: int) -> None:
-        clamped = max(self.log.start, min(offset, self.log.end))
+        clamped = self._hw_within_log(offset)
         if clamped != self.high_watermark:
             self.high_watermark = clamped
             self.touched.add(self.partition)
 
+    def _hw_within_log(self, offset: int) -> int:
+        """Where retention may pass the high watermark, it may lie below the log."""
+        least = self.log.start if self.preset.retention_stops_at_hw else 0
+        return max(least, min(offset, self.log.end))
+
+    def remove_old_segments(self, offset: int) -> None:
+        """Retention: before 0.11.0.1 it looks at the age and size of segments alone."""
+        stops = self.preset.retention_stops_at_hw
+        self._raise_log_start(min(offset, self.high_watermark if stops else self.log.end))
+
     def raise_log_start(self, offset: int) -> None:
-        """Retention and DeleteRecords; never above the high watermark."""
-        offset = min(offset, self.high_watermark)
+        """DeleteRecords, and what followers learn of it; never above the high watermark."""
+        self._raise_log_start(min(offset, self.high_watermark))
+
+    def _raise_log_start(self, offset: int) -> None:
         if offset > self.log.start:
             self.log.raise_start(offset)
             self.epochs.truncate_from_start(offset)
@@ -171,7 +183,7 @@ class Replica:
         self.epochs.truncate_from_end(self.log.end)
         self.epochs.truncate_from_start(self.log.start)
         self.flushed_end = self.log.end
-        self.high_watermark = max(self.log.start, min(self.checkpointed_hw, self.log.end))
+        self.high_watermark = self._hw_within_log(self.checkpointed_hw)
         self.leader, self.leader_epoch, self.partition_epoch = NO_LEADER, -1, -1
         self.controller_epoch, self.isr, self.assignment = -1, (), Assignment(())
         self.known = False

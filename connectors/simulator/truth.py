@@ -291,8 +291,9 @@ class Truth:
                 covered = _clipped(book.committed, [within])
                 against = _overlaid([run], covered)
             for missing in unshared([run], against, within):
-                lost = run._replace(start=missing.start, end=missing.end)
-                if not any(shared([lost], [gone]) for gone in book.lost):
+                # A leader that was told late commits more of the very run of which some is lost.
+                for part in _not_lost(book, run, missing):
+                    lost = run._replace(start=part.start, end=part.end)
                     self._lose(partition, book, lost, leader, since=leader.leader_epoch)
             held = shared([run], against)
             if others is None:

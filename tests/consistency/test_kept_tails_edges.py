@@ -20,6 +20,11 @@ def both_lost_and_the_shorter_leads(*, watermark: int = 10) -> Watch:
     return watch
 
 
+def settled(watch: Watch) -> dict[int, int]:
+    assert watch.memory is not None
+    return {each.broker: each.offset for each in watch.memory.settled_watermarks}
+
+
 def kept(watch: Watch) -> dict[int, tuple[int, int]]:
     assert watch.memory is not None
     return {tail.broker: (tail.start, tail.end) for tail in watch.memory.kept_tails}
@@ -61,8 +66,7 @@ def test_a_watermark_that_fell_may_be_in_the_checkpoint() -> None:
     watch = Watch(version="0.10.2.2", replicas=(1, 2)).all_logs(epochs=None)
     watch.see(4)
     watch.log(2, hw=7).see()
-    assert watch.memory is not None
-    assert {s.broker: s.offset for s in watch.memory.settled_watermarks} == {1: 10, 2: 7}
+    assert settled(watch) == {1: 10, 2: 7}
 
 
 def test_records_of_the_current_epoch_are_the_leaders_own() -> None:
@@ -92,3 +96,47 @@ def test_an_epoch_first_seen_in_a_torn_sample_begins_with_the_first_coherent_one
     watch.set(bracket=Bracket.COHERENT).see()
     watch.log(2, leo=20, hw=20).see()
     assert kept(watch) == {1: (8, 10)}
+
+
+def the_longer_one_is_back(*, leader_answers: bool) -> Watch:
+    """1 and 2 hold 10 records; 2 comes back with 8 and leads, then 1 is seen with its 10."""
+    watch = Watch(version="0.10.2.2", replicas=(1, 2)).all_logs(epochs=None)
+    watch.see(6)
+    watch.stop(1, 2).change(leader=-1, epoch=1, isr=(2,)).see(2)
+    watch.start(2).change(leader=2, epoch=2).log(2, leo=8, hw=8, up=leader_answers)
+    if leader_answers:
+        watch.see()
+    return watch.start(1)
+
+
+def test_a_replica_longer_than_its_leader_is_cut_there_before_it_goes_again() -> None:
+    """Its next fetch is out of range. It goes again, the leader writes on in a new epoch, and what
+    it comes back with it has fetched."""
+    watch = the_longer_one_is_back(leader_answers=True)
+    watch.see()
+    watch.raised.clear()
+    watch.stop(1).change(epoch=3).see()
+    watch.log(2, leo=20, hw=20).see()
+    assert kept(watch) == {}
+    watch.start(1).log(1, leo=20, hw=20).see()
+    watch.change(isr=(2, 1)).see(2)
+    assert not watch.raised
+
+
+def test_of_a_leader_that_does_not_answer_the_end_it_was_first_seen_with_is_certain() -> None:
+    watch = the_longer_one_is_back(leader_answers=True)
+    watch.log(2, leo=9, hw=9, up=False).see()
+    assert settled(watch) == {1: 8, 2: 8}
+
+
+def test_a_leader_nobody_has_seen_may_have_cut_its_follower_to_nothing() -> None:
+    watch = the_longer_one_is_back(leader_answers=False)
+    watch.see()
+    assert settled(watch) == {1: 0, 2: 10}
+
+
+def test_where_nobody_leads_nobody_is_cut() -> None:
+    watch = Watch(version="0.10.2.2", replicas=(1, 2)).all_logs(epochs=None)
+    watch.see(6)
+    watch.stop(2).change(leader=-1, epoch=1, isr=(2,)).see(2)
+    assert settled(watch) == {1: 10, 2: 10}

@@ -888,6 +888,23 @@ def replica_without_epochs_comes_back_with_what_its_leader_also_has() -> Watch:
     return watch
 
 
+@legal("TRN006")
+def replica_without_epochs_is_cut_by_a_shorter_leader_and_goes_again_unseen() -> Watch:
+    """0.10.2.2, seed 1108 of the search: back with more than its leader has, cut to the leader's
+    end, gone again within a round; what it has there later it fetched."""
+    watch = Watch(version="0.10.2.2", replicas=(1, 2)).all_logs(epochs=None)
+    watch.see(4)
+    watch.stop(1, 2).change(leader=-1, epoch=1, isr=(1,)).see(2)
+    watch.start(1).change(leader=1, epoch=2).log(1, leo=8, hw=8).see()
+    watch.raised.clear()  # the loss that precedes it
+    watch.start(2).see()
+    watch.stop(2).change(epoch=3).see()
+    watch.log(1, leo=12, hw=12).see()
+    watch.start(2).log(2, leo=12, hw=12).see()
+    watch.change(isr=(1, 2)).see(2)
+    return watch
+
+
 @legal("TRN005", "TRN001")
 def new_leader_has_all_that_the_old_one_had() -> Watch:
     watch = Watch().settle()

@@ -824,6 +824,24 @@ _MEMORY: Final = (
             "a HW that fell may be in the checkpoint by now",
         ),
         (
+            "kept-though-the-leader-is-shorter",
+            "watermark = min(reading.high_watermark, _uncut(sight, reading))",
+            "watermark = reading.high_watermark",
+            "a follower longer than its leader is cut by its next fetch",
+        ),
+        (
+            "kept-by-a-leader-that-does-not-answer",
+            "return max(era.start_offset, 0) if era is not None else 0",
+            "return end",
+            "a leader that does not answer may be shorter than its follower",
+        ),
+        (
+            "kept-unless-somebody-leads",
+            "if state.leader in (reading.broker, NO_LEADER):",
+            "if state.leader == reading.broker:",
+            "where nobody leads nobody is cut",
+        ),
+        (
             "kept-though-it-was-cut",
             "if tail is not None and (reading.log_end_offset or 0) < tail.end:",
             "if tail is not None and reading.log_end_offset is None:",

@@ -211,37 +211,52 @@ def is_replaced_disk(watched: Watched, alarm: Alarm) -> bool:
     """TRN006 is an inference from what a replica had before it went, which is why it is a warning:
     a disk that was replaced while the broker was away, and filled again before the next sample,
     looks the same without epochs. Its own ground is checked: there was such a disk, before the
-    first alarm, and nobody had seen the replica since. Whoever sees every step has no excuse."""
-    if alarm.violated.code != "TRN006" or alarm.partition is None:
+    first alarm, and no sample has told it from the old one since. Whoever sees every step has no
+    excuse."""
+    if alarm.violated.code != "TRN006" or alarm.violated.broker is None:
         return False
     if watched.plan.every_ms == EVERY_STEP:
         return False
-    broker = alarm.violated.broker
     # It is raised again in every round; what counts is when it was raised first.
     first = min(
         (
             each
             for each in watched.watcher.alarms
-            if (each.violated.code, each.violated.broker) == ("TRN006", broker)
+            if (each.violated.code, each.violated.broker) == ("TRN006", alarm.violated.broker)
             and (each.partition, each.leader_epoch) == (alarm.partition, alarm.leader_epoch)
         ),
         key=lambda each: each.at_ms,
     )
-    seen_ms = max(
-        (
-            g.at_ms
-            for g in watched.watcher.glimpses.get(alarm.partition, [])
-            if g.at_ms < first.at_ms and g.coherent and broker in g.answered
-        ),
-        default=0,
-    )
     return any(
         action["do"] == "wipe_disk"
         and action["applied"]
-        and action.get("broker") == broker
-        and seen_ms <= action["at_ms"] <= first.until_ms
+        and action.get("broker") == alarm.violated.broker
+        and action["at_ms"] <= first.until_ms
+        and _looks_as_before(watched, first, since_ms=action["at_ms"])
         for action in watched.cluster.actions
     )
+
+
+def _looks_as_before(watched: Watched, alarm: Alarm, *, since_ms: int) -> bool:
+    """Whether every sample from then up to the alarm that showed the replica showed it no shorter
+    than the tail it is said to have kept, as it would be if it had; and none showed it away again
+    after that: whatever was inferred then came from the sight of the new disk."""
+    broker, offsets = alarm.violated.broker, alarm.violated.offsets
+    assert broker is not None
+    assert alarm.partition is not None
+    if offsets is None:
+        return False
+    seen = False
+    for g in watched.watcher.glimpses.get(alarm.partition, []):
+        if not g.coherent or not since_ms < g.at_ms <= alarm.at_ms:
+            continue
+        end = g.ends.get(broker)
+        if end is None and seen and broker not in g.registered:
+            return False
+        if end is not None and end < offsets.end:
+            return False
+        seen = seen or end is not None
+    return True
 
 
 def is_too_wide(watched: Watched, alarm: Alarm) -> bool:
@@ -249,7 +264,8 @@ def is_too_wide(watched: Watched, alarm: Alarm) -> bool:
     a log that fell back below them, with which nothing else was lost that a sample had shown.
 
     Its own ground is checked: no coherent sample up to then had shown so high a log start, and what
-    a torn one shows is no evidence.
+    a torn one shows is no evidence. The alarm's own sample is no excuse: what lies below the log
+    start that it shows is claimed in spite of it.
     """
     if alarm.violated.code != "TRN001" or alarm.violated.offsets is None:
         return False
@@ -267,19 +283,33 @@ def is_too_wide(watched: Watched, alarm: Alarm) -> bool:
         for g in glimpses
         if g.at_ms < alarm.at_ms and g.coherent and g.topic == glimpses[-1].topic
     )
-    shown = max(known, default=0)
+    now = glimpses[-1].log_start if glimpses and glimpses[-1].at_ms == alarm.at_ms else -1
+    shown = max(now, *known, 0)
     return all(shown <= part.start and part.end <= alarm.floor for part in beyond)
 
 
 def _fell_back(watched: Watched, alarm: Alarm, offsets: OffsetRange) -> bool:
     """Whether the leader's log begins below what retention had removed, without the records that
     samples had shown there as committed: offsets are given out twice, which no clean leader does.
+
+    Samples since the last alarm of these offsets: it is raised once, and again only if it was
+    committed again.
     """
     assert alarm.partition is not None
     *before, now = (g for g in watched.watcher.glimpses[alarm.partition] if g.at_ms <= alarm.at_ms)
     if now.at_ms != alarm.at_ms or not 0 <= now.log_start < alarm.floor:
         return False
-    runs = (run for g in before if g.topic == now.topic for run in g.shown)
+    told_ms = max(
+        (
+            each.at_ms
+            for each in watched.watcher.alarms[: watched.watcher.alarms.index(alarm)]
+            if (each.violated.code, each.partition) == ("TRN001", alarm.partition)
+            and each.violated.offsets is not None
+            and minus([offsets], [each.violated.offsets]) != [offsets]
+        ),
+        default=-1,
+    )
+    runs = (run for g in before if g.topic == now.topic and g.at_ms > told_ms for run in g.shown)
     shown = clip(runs, offsets)
     kept = any(shared([run], sorted_runs(now.held, run)) for run in shown)
     return not kept and covers((OffsetRange(r.start, r.end) for r in shown), offsets)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidestaff.connectors.simulator.log import Run, unshared
@@ -18,6 +19,8 @@ from tidestaff.consistency.model import (
 from tidestaff.consistency.monitor import step
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tidestaff.connectors.simulator.cluster import SimulatedCluster
     from tidestaff.consistency.memory import Memory
     from tidestaff.consistency.model import BrokerId
@@ -54,8 +57,8 @@ class Glimpse(NamedTuple):
     `held` are the records that this leader had then, `shown` those that some replica showed below
     its HW: a leader by its own word, or anybody beside the leader in office. Nobody tells these to
     the monitor. `doubtful` is the same, shown by a leader of a later epoch than the metadata's that
-    names no topic id: it might speak of a deleted topic of that name. `answered` are the replicas
-    that told of their logs.
+    names no topic id: it might speak of a deleted topic of that name. `ends` is where the logs of
+    those replicas end that told it.
     """
 
     at_ms: int
@@ -70,7 +73,8 @@ class Glimpse(NamedTuple):
     log_end: int
     held: tuple[Run, ...]
     shown: tuple[Run, ...]
-    answered: frozenset[BrokerId] = frozenset()
+    ends: Mapping[BrokerId, int] = MappingProxyType({})
+    registered: frozenset[BrokerId] = frozenset()
     doubtful: tuple[Run, ...] = ()
     assigned: tuple[BrokerId, ...] = ()
     deleting: bool = False
@@ -174,7 +178,8 @@ def glimpse(cluster: SimulatedCluster, observation: PartitionObservation, topic:
         log_end,
         held,
         tuple(shown),
-        frozenset(r.broker for r in observation.replicas if r.log_end_offset is not None),
+        {r.broker: r.log_end_offset for r in observation.replicas if r.log_end_offset is not None},
+        frozenset(registration.broker for registration in observation.live),
         tuple(doubtful),
         observation.assignment.replicas,
         observation.deleting,

@@ -199,6 +199,34 @@ def test_retention_moves_the_log_start_and_a_late_follower_starts_there(preset: 
     assert cluster.truth.losses == []
 
 
+@pytest.mark.parametrize(
+    ("preset", "log_start"), [("0.8.2.2", 6), ("0.10.2.2", 6), ("1.1.1", 4), ("3.9.1-kraft", 4)]
+)
+def test_before_0_11_0_1_retention_does_not_look_at_the_high_watermark(
+    preset: str, log_start: int
+) -> None:
+    story = three_with_a_tail(preset, [0, 1, 2])
+    for broker in (0, 2):
+        assert story.cluster.at("retention", story.partition, broker=broker, offset=6)
+    assert [story.replica(b).log.start for b in (0, 2)] == [log_start] * 2
+    assert [story.ends(b) for b in (0, 1, 2)] == [(8, 4), (4, 4), (6, 4)]
+    story.release(1, 2)
+    story.cluster.advance(2_000)
+    assert [story.ends(b) for b in (0, 1, 2)] == [(8, 8)] * 3
+    assert story.replica(1).log.start == log_start, "up to 0.10.2 it begins anew there"
+    assert story.cluster.truth.losses == []
+
+
+def test_a_log_that_begins_above_the_high_watermark_is_cut_to_nothing_there() -> None:
+    """0.10.2: a follower cuts to its HW, and its log begins there again."""
+    story = three_with_a_tail("0.10.2.2", [0, 1, 2])
+    assert story.cluster.at("retention", story.partition, broker=2, offset=5)
+    assert (story.replica(2).log.start, story.ends(2)) == (5, (6, 4))
+    story.kill(0)
+    assert story.metadata.state.leader == 1
+    assert (story.replica(2).log.start, story.ends(2)) == (4, (4, 4))
+
+
 def test_memory_does_not_grow_with_the_number_of_records() -> None:
     cluster = SimulatedCluster("3.9.1", [1, 2, 3], {"t": [[1, 2, 3]]}, BY_HAND)
     for _ in range(50):

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.proof.histories import Plan, live_again
-from tests.proof.ledger import DELETING, FELL_BACK, judge
+from tests.proof.histories import Plan, Watched, live_again
+from tests.proof.ledger import DELETING, FELL_BACK, REPLACED_DISK, judge
 
 UNCLEANLY = {"unclean_leader_election_enable": True}
 TWO_SECONDS_MS = 2_000
@@ -77,3 +77,89 @@ def test_records_that_were_removed_are_not_lost_with_the_log(
     assert found.confirmed["TRN001"] == raised
     assert dict(found.reasons) == reasons
     assert found.disagreements == 0
+
+
+def raised_once_though_removed() -> Watched:
+    plan = Plan("3.9.1-kraft", seed=1, every_ms=TWO_SECONDS_MS)
+    return live_again(plan, fell_back(removed_ms=12_500), 20_000)
+
+
+def test_what_was_removed_unseen_is_raised_once_or_it_is_false() -> None:
+    """As if the monitor had not taken the reported loss out of its books."""
+    watched = raised_once_though_removed()
+    [alarm] = [a for a in watched.watcher.alarms if a.violated.code == "TRN001"]
+    again = alarm._replace(
+        at_ms=alarm.at_ms + TWO_SECONDS_MS, until_ms=alarm.until_ms + TWO_SECONDS_MS
+    )
+    watched.watcher.alarms.append(again)
+    assert judge(watched).false == {"TRN001": 1}
+
+
+def test_what_the_alarms_own_sample_shows_as_removed_is_false() -> None:
+    """As if the monitor had not looked at the log start that it was told."""
+    watched = raised_once_though_removed()
+    [alarm] = [a for a in watched.watcher.alarms if a.violated.code == "TRN001"]
+    assert alarm.partition is not None
+    assert alarm.violated.offsets == (0, 5)
+    glimpses = watched.watcher.glimpses[alarm.partition]
+    at = next(at for at, g in enumerate(glimpses) if g.at_ms == alarm.at_ms)
+    glimpses[at] = glimpses[at]._replace(log_start=4)
+    assert judge(watched).false == {"TRN001": 1}
+
+
+def back_with_a_tail(*, wiped: bool) -> Watched:
+    """3 leads b alone, and goes with twenty records; 2 has none of them, is elected and writes
+    thirty. 3 is back in the ISR after samples that show it outside, as long as its leader."""
+    at = {"topic": "b", "partition": 0}
+    actions: list[dict[str, Any]] = [
+        {"at_ms": 1_000, "do": "change_settings", "topic": "b", "settings": UNCLEANLY},
+        {"at_ms": 2_000, "do": "crash", "broker": 2},
+        {"at_ms": 5_000, "do": "produce", **at, "records": 20},
+        {"at_ms": 9_000, "do": "crash", "broker": 3},
+        {"at_ms": 11_000, "do": "start", "broker": 2},
+        {"at_ms": 12_500, "do": "produce", **at, "records": 30},
+        {"at_ms": 13_000, "do": "wipe_disk", "broker": 3},
+        {"at_ms": 14_000, "do": "start", "broker": 3},
+        {"at_ms": 14_000, "do": "cut", "source": "2", "target": "zookeeper", "one_way": False},
+        {"at_ms": 14_600, "do": "heal", "source": "2", "target": "zookeeper"},
+    ]
+    kept = [action for action in actions if wiped or action["do"] != "wipe_disk"]
+    return live_again(Plan("0.10.2.2", seed=1, every_ms=100), kept, 18_000)
+
+
+@pytest.mark.parametrize("wiped", [False, True])
+def test_a_disk_that_was_replaced_looks_like_a_tail_that_was_kept(*, wiped: bool) -> None:
+    """Seed 1119 of the search: what a sample showed outside the ISR told nothing of it."""
+    watched = back_with_a_tail(wiped=wiped)
+    found = judge(watched)
+    raised = [a for a in watched.watcher.alarms if a.violated.code == "TRN006"]
+    assert {a.violated.offsets for a in raised} == {(0, 20)}
+    assert raised[0].partition is not None
+    outside = [
+        g
+        for g in watched.watcher.glimpses[raised[0].partition]
+        if 14_000 < g.at_ms < raised[0].at_ms and 3 in g.ends
+    ]
+    assert outside
+    assert len(watched.cluster.truth.divergences) == (0 if wiped else 1)
+    assert found.confirmed["TRN006"] == len(raised)
+    reason = f"TRN006 raised: {REPLACED_DISK}"
+    assert found.reasons[reason] == (len(raised) if wiped else 0)
+    assert found.disagreements == 0
+
+
+@pytest.mark.parametrize("shown", ["shorter", "away again"])
+def test_a_sample_that_tells_the_new_disk_from_the_old_one_leaves_no_excuse(shown: str) -> None:
+    """As if the monitor had overlooked it."""
+    watched = back_with_a_tail(wiped=True)
+    raised = [a for a in watched.watcher.alarms if a.violated.code == "TRN006"]
+    assert raised[0].partition is not None
+    glimpses = watched.watcher.glimpses[raised[0].partition]
+    told = [at for at, g in enumerate(glimpses) if g.at_ms < raised[0].at_ms and 3 in g.ends]
+    at = told[-1]
+    others = {broker: end for broker, end in glimpses[at].ends.items() if broker != 3}
+    if shown == "shorter":
+        glimpses[at] = glimpses[at]._replace(ends={**others, 3: 19})
+    else:
+        glimpses[at] = glimpses[at]._replace(ends=others, registered=frozenset({2}))
+    assert judge(watched).false == {"TRN006": len(raised)}

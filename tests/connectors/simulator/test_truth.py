@@ -98,3 +98,24 @@ def test_a_divergence_that_lasts_is_entered_once_though_logs_are_cut_above_it() 
     [found] = watched.cluster.truth.divergences
     assert found.brokers == (2, 3)
     assert judge(watched).disagreements == 0
+
+
+def test_what_a_deposed_leader_commits_beside_what_it_lost_is_lost_too() -> None:
+    """0.10.2.2, seed 1118 of the search, its fewest actions: 2 goes on where it fell asleep, hears
+    of the epoch it was alone in, and commits the rest of what it wrote there."""
+    at = {"topic": "a", "partition": 0}
+    actions: list[dict[str, Any]] = [
+        {"at_ms": 38_683, "do": "pause", "broker": 1},
+        {"at_ms": 39_957, "do": "produce", **at, "records": 7},
+        {"at_ms": 40_249, "do": "hold_fetches", "broker": 3},
+        {"at_ms": 40_531, "do": "produce", **at, "records": 16},
+        {"at_ms": 40_839, "do": "pause", "broker": 2},
+        {"at_ms": 41_044, "do": "session_expiry", "broker": 3},
+        {"at_ms": 41_558, "do": "resume", "broker": 1},
+        {"at_ms": 50_389, "do": "unclean_election", **at},
+        {"at_ms": 50_710, "do": "resume", "broker": 2},
+    ]
+    plan = plan_of("every step", "0.10.2.2", 1118, 200)
+    watched = live_again(plan, actions, 50_720)
+    assert [loss.offsets for loss in watched.cluster.truth.losses] == [(0, 7), (7, 23)]
+    assert judge(watched).disagreements == 0
