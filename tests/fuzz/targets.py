@@ -39,6 +39,7 @@ from tidestaff.connectors.errors import ConnectorError
 from tidestaff.connectors.fetch_sockets import decode_fetch, decode_versions
 from tidestaff.connectors.log_directories import Disk
 from tidestaff.connectors.segments import SegmentScan
+from tidestaff.connectors.setting_values import Told
 from tidestaff.connectors.zookeeper_configs import decode_config
 from tidestaff.consistency import checkpoint_files, znodes
 from tidestaff.consistency.errors import FormatError
@@ -225,12 +226,12 @@ class _Says:
     def topic_values(self, topics: Sequence[str], keys: Sequence[str]) -> TopicValues:
         return TopicValues(dict.fromkeys(topics, self._of(keys)))
 
-    def broker_values(self, broker: BrokerId, keys: Sequence[str]) -> Mapping[str, str]:
+    def broker_values(self, broker: BrokerId, keys: Sequence[str]) -> Mapping[str, Told]:
         del broker
         return self._of(keys)
 
-    def _of(self, keys: Sequence[str]) -> dict[str, str]:
-        return {key: value for key, value in self._values.items() if key in keys}
+    def _of(self, keys: Sequence[str]) -> dict[str, Told]:
+        return {key: Told(value) for key, value in self._values.items() if key in keys}
 
 
 def settings_from(answers: Mapping[str, str], changed: ChangedValues | None) -> None:
