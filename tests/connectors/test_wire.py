@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-import fastavro
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,6 +25,7 @@ from tidestaff.consistency.model import (
 from tidestaff.consistency.versions import rules_for
 
 from tests.connectors.observations import observations, partitions
+from tests.connectors.old_rows import version_1
 
 if TYPE_CHECKING:
     from tidestaff.consistency.model import Observation
@@ -126,16 +125,6 @@ def test_a_row_that_does_not_fit_together_is_refused(changes: dict[str, object],
         wire.observation_of(row)
 
 
-def _as_version_1(observation: PartitionObservation) -> Row:
-    """What a collector of the release before would have sent: settings without sources."""
-    body = bodies.partition_body(observation)
-    body["settings"] = {k: v for k, v in body["settings"].items() if not k.endswith("_source")}
-    out = io.BytesIO()
-    schema = fastavro.parse_schema(json.loads(wire.schema_text(wire.PARTITION, 1)))
-    fastavro.schemaless_writer(out, schema, body)
-    return row_of(observation)._replace(schema_version=1, body=out.getvalue())
-
-
 @settings(max_examples=100, deadline=None)
 @given(observation=partitions)
 def test_a_row_of_the_first_version_is_read_with_settings_of_unknown_source(
@@ -149,7 +138,7 @@ def test_a_row_of_the_first_version_is_read_with_settings_of_unknown_source(
             if each.name.endswith("_source")
         },
     )
-    old = from_bytes(to_bytes(_as_version_1(observation)))
+    old = from_bytes(to_bytes(version_1(observation)))
     assert wire.observation_of(old) == replace(observation, settings=unknown)
 
 

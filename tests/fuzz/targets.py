@@ -275,10 +275,13 @@ WIRE: Final = _one_of(
         wire.from_bytes,
         _row,
         *(
-            lambda data, kind=kind: wire.observation_of(  # type: ignore[misc]
-                wire.Row(1, kind, "c", "s", "t-0", 1, 0, 1, [], [], [], [], [], data)
+            lambda data, version=version, kind=kind: wire.observation_of(  # type: ignore[misc]
+                wire.Row(version, kind, "c", "s", "t-0", 1, 0, 1, [], [], [], [], [], data)
             )
-            for kind in (wire.PARTITION, wire.CLUSTER, wire.HEALTH)
+            for version, kind in (
+                *((wire.SCHEMA_VERSION, kind) for kind in (wire.PARTITION, wire.CLUSTER)),
+                *((wire.OLDEST_VERSION, kind) for kind in (wire.HEALTH, wire.PARTITION)),
+            )
         ),
     ),
     wire.WireError,
@@ -294,7 +297,9 @@ ANSWERS: Final[tuple[tuple[Any, Callable[[Any], object]], ...]] = (
     (
         DescribeConfigsResponse,
         lambda answer: [
-            broker_decoding.values_of(each) for each in broker_decoding.items(answer.results)
+            broker_decoding.values_of(each, topic=topic)
+            for each in broker_decoding.items(answer.results)
+            for topic in (True, False)
         ],
     ),
     (
