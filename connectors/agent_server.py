@@ -32,6 +32,7 @@ from tidestaff.connectors.agent_digests import (
     decode_digest_question,
     encode_digest_answer,
 )
+from tidestaff.connectors.agent_health import ProblemBook
 from tidestaff.connectors.errors import OptionError
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class Agent:
     ) -> None:
         self.broker, self._directories, self._now_ms = broker, directories, now_ms
         self._digester = digester or Digester(directories.place_of, self._relist)
+        self._problems = ProblemBook()
         self._lock = threading.Lock()
         self._digesting = threading.Lock()
 
@@ -134,7 +136,10 @@ class Agent:
                 }
                 for each in disk.directories
             ],
-            "problems": [problem_value(each) for each in disk.problems],
+            "problems": [
+                {**problem_value(each.problem), "since_ms": each.since_ms}
+                for each in self._problems.told()
+            ],
         }
         return json.dumps(body).encode("ascii")
 
@@ -142,7 +147,9 @@ class Agent:
         if not self._lock.acquire(timeout=_DISK_S):
             return None
         try:
-            return self._directories.read(wanted, log_ends=log_ends)
+            disk = self._directories.read(wanted, log_ends=log_ends)
+            self._problems.note(disk, self._now_ms())
+            return disk
         finally:
             self._lock.release()
 

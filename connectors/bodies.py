@@ -29,10 +29,13 @@ from tidestaff.consistency.model import (
     RecoveryState,
     Registration,
     ReplicaReading,
+    SettingSource,
 )
 from tidestaff.consistency.versions import Mode, RuleSet, rules_for
 
 _SETTINGS: Final = tuple(each.name for each in fields(PartitionSettings))
+_VALUES: Final = tuple(name for name in _SETTINGS if not name.endswith("_source"))
+_SOURCES: Final = _SETTINGS[len(_VALUES) :]
 _SHARED: Final = 4_096
 
 
@@ -84,7 +87,7 @@ def partition_body(observation: PartitionObservation) -> dict[str, Any]:
         "state": {**observation.state._asdict(), "recovery": observation.state.recovery.value},
         "assignment": observation.assignment._asdict(),
         "live": [each._asdict() for each in observation.live],
-        "settings": {name: getattr(observation.settings, name) for name in _SETTINGS},
+        "settings": _settings_body(observation.settings),
         "replicas": [_replica(each) for each in observation.replicas],
         "leader_again": None if again is None else _replica(again),
         "bracket": observation.bracket.value,
@@ -95,6 +98,13 @@ def partition_body(observation: PartitionObservation) -> dict[str, Any]:
         "deleting": observation.deleting,
         "authoritative": observation.authoritative,
         "continuous": observation.continuous,
+    }
+
+
+def _settings_body(settings: PartitionSettings) -> dict[str, Any]:
+    return {
+        **{name: getattr(settings, name) for name in _VALUES},
+        **{name: getattr(settings, name).value for name in _SOURCES},
     }
 
 
@@ -183,8 +193,11 @@ def _registrations(entries: tuple[Registration, ...]) -> tuple[Registration, ...
 
 
 @lru_cache(maxsize=_SHARED)
-def _settings(*values: Any) -> PartitionSettings:
-    return PartitionSettings(*values)
+def _settings(*told: Any) -> PartitionSettings:
+    values, sources = told[: len(_VALUES)], told[len(_VALUES) :]
+    return PartitionSettings(
+        *values, *(_member(SettingSource, each, "settings.source") for each in sources)
+    )
 
 
 @lru_cache(maxsize=_SHARED)

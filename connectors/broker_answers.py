@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tidestaff.connectors.setting_values import Told
     from tidestaff.consistency.model import BrokerId, Registration, TopicPartition
 
 LATEST: Final = -1
@@ -116,7 +117,7 @@ class Eligible(NamedTuple):
 class TopicValues(NamedTuple):
     """Settings by topic, and the topics that may not be asked."""
 
-    found: Mapping[str, Mapping[str, str]]
+    found: Mapping[str, Mapping[str, Told]]
     refused: tuple[str, ...] = ()
 
 
@@ -201,7 +202,7 @@ class BrokerReader(Protocol):
     def reassignments(self, controller: BrokerId) -> Mapping[TopicPartition, Moving]: ...
     def eligible(self) -> Mapping[TopicPartition, Eligible]: ...
     def topic_values(self, topics: Sequence[str], keys: Sequence[str]) -> TopicValues: ...
-    def broker_values(self, broker: BrokerId, keys: Sequence[str]) -> Mapping[str, str]: ...
+    def broker_values(self, broker: BrokerId, keys: Sequence[str]) -> Mapping[str, Told]: ...
     def ping(self, broker: BrokerId) -> None: ...
     def log_dirs(self, broker: BrokerId) -> Sequence[LogDir]: ...
     def list_offsets(

@@ -28,7 +28,8 @@ from tidestaff.connectors.errors import (
     NotAuthorizedError,
 )
 from tidestaff.connectors.segments import Batch, decode_header
-from tidestaff.consistency.model import Registration, TopicPartition
+from tidestaff.connectors.setting_values import Told
+from tidestaff.consistency.model import Registration, SettingSource, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,6 +40,14 @@ T = TypeVar("T")
 _CLUSTER_AUTHORIZATION_FAILED: Final = 31
 _DESCRIBE_QUORUM_KEY: Final = 55
 _NO_TOPIC_ID: Final = uuid.UUID(int=0)
+# By the numbers DescribeConfigs has for them from 1.1 on.
+_SOURCES: Final = {
+    1: SettingSource.TOPIC,
+    2: SettingSource.BROKER,
+    3: SettingSource.CLUSTER,
+    4: SettingSource.STATIC,
+    5: SettingSource.DEFAULT,
+}
 
 
 def _of_an_answer(decode: Callable[P, T]) -> Callable[P, T]:
@@ -192,8 +201,22 @@ def listed_offset(answer: Any) -> ListedOffset:
 
 
 @_of_an_answer
-def values_of(result: Any) -> dict[str, str]:
-    return {each.name: each.value for each in items(result.configs) if each.value is not None}
+def values_of(result: Any, *, topic: bool) -> dict[str, Told]:
+    return {
+        each.name: Told(each.value, _source(each, topic=topic))
+        for each in items(result.configs)
+        if each.value is not None
+    }
+
+
+def _source(config: Any, *, topic: bool) -> SettingSource:
+    """Before 1.1 only whether it is a default: then a topic's may still be set for its broker,
+    while a broker's can be set in its properties only."""
+    if config.config_source is not None and config.config_source >= 0:
+        return _SOURCES.get(config.config_source, SettingSource.UNKNOWN)
+    if topic:
+        return SettingSource.UNKNOWN if config.is_default else SettingSource.TOPIC
+    return SettingSource.DEFAULT if config.is_default else SettingSource.STATIC
 
 
 def items(found: Any, least: int = 0) -> Sequence[Any]:

@@ -12,9 +12,9 @@ from tidestaff.connectors.errors import (
     NotAuthorizedError,
     UnsupportedRequestError,
 )
-from tidestaff.connectors.setting_values import PROTOCOL, sorted_out
+from tidestaff.connectors.setting_values import PROTOCOL, Told, from_one_place, sorted_out
 from tidestaff.consistency.errors import UnknownVersionError
-from tidestaff.consistency.model import NO_LEADER, PartitionSettings, ProblemKind
+from tidestaff.consistency.model import NO_LEADER, PartitionSettings, ProblemKind, SettingSource
 from tidestaff.consistency.versions import KafkaVersion, Mode, ProtocolVersion, rules_for
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ BROKER_KEYS: Final = (
     PROTOCOL,
 )
 
+_TRUE: Final = Told("true")
+
 # metadata.version by its feature level, from 1.
 METADATA_LEVELS: Final = (
     *("3.0-IV1", "3.1-IV0", "3.2-IV0", "3.3-IV0", "3.3-IV1", "3.3-IV2", "3.3-IV3", "3.4-IV0"),
@@ -57,14 +59,14 @@ class SettingsReader(Protocol):
 
     def software(self) -> Software: ...
     def topic_values(self, topics: Sequence[str], keys: Sequence[str]) -> TopicValues: ...
-    def broker_values(self, broker: BrokerId, keys: Sequence[str]) -> Mapping[str, str]: ...
+    def broker_values(self, broker: BrokerId, keys: Sequence[str]) -> Mapping[str, Told]: ...
 
 
 class _Said(NamedTuple):
     """What is known of a topic, and which making of it: one made anew by its name is another."""
 
     making: object
-    values: Mapping[str, str]
+    values: Mapping[str, Told]
 
 
 class ClusterSettings:
@@ -80,11 +82,12 @@ class ClusterSettings:
         options: BrokerOptions,
         given: Mapping[str, str] | None = None,
     ) -> None:
-        self._reader, self._options, self._given = reader, options, given or {}
+        self._reader, self._options = reader, options
+        self._given = from_one_place(given or {}, SettingSource.GIVEN)
         self._changed: ChangedValues | None = None
         self._due_ms: int | None = None
         self._rules: RuleSet | None = None
-        self._brokers: dict[BrokerId, Mapping[str, str]] = {}
+        self._brokers: dict[BrokerId, Mapping[str, Told]] = {}
         self._topics: dict[str, _Said] = {}
         self._made: dict[str, PartitionSettings] = {}
         self._problems: dict[str, Problem] = {}
@@ -146,14 +149,16 @@ class ClusterSettings:
     def _settings_of(self, topic: str, shared: PartitionSettings) -> PartitionSettings:
         overrides = self._changed.topics if self._changed is not None else {}
         said = self._topics[topic].values if topic in self._topics else {}
-        values = {**self._topic_defaults(), **said, **overrides.get(topic, {})}
+        mine = from_one_place(overrides.get(topic, {}), SettingSource.TOPIC)
+        values = {**self._topic_defaults(), **said, **mine}
         return topic_settings(values, shared, self.rules)
 
     def _rules_anew(self, software: Software) -> RuleSet:
         """A protocol that the version cannot speak is told; then the version's own counts."""
         self._problems.pop(PROTOCOL, None)
         try:
-            return rules_of(software, self._options, self._effective_brokers())
+            spoken = [b[PROTOCOL].value for b in self._effective_brokers() if PROTOCOL in b]
+            return rules_of(software, self._options, spoken)
         except UnknownVersionError as error:
             found = rules_of(software._replace(metadata_level=None), self._options)
             self._problems[PROTOCOL] = Problem(
@@ -164,18 +169,26 @@ class ClusterSettings:
     def _shared(self) -> PartitionSettings:
         return broker_settings(self._effective_brokers(), self.rules)
 
-    def _effective_brokers(self) -> list[Mapping[str, str]]:
+    def _effective_brokers(self) -> list[Mapping[str, Told]]:
         changed = self._changed.brokers if self._changed is not None else {}
-        for_all = changed.get(None, {})
+        for_all = self._for_all_brokers()
         return [
-            {**self._given, **told, **for_all, **changed.get(broker, {})}
+            {
+                **self._given,
+                **told,
+                **for_all,
+                **from_one_place(changed.get(broker, {}), SettingSource.BROKER),
+            }
             for broker, told in (self._brokers or {NO_LEADER: {}}).items()
         ]
 
-    def _topic_defaults(self) -> dict[str, str]:
+    def _for_all_brokers(self) -> dict[str, Told]:
+        changed = self._changed.brokers.get(None, {}) if self._changed is not None else {}
+        return from_one_place(changed, SettingSource.CLUSTER)
+
+    def _topic_defaults(self) -> dict[str, Told]:
         """Of topics that say nothing themselves, as far as brokers cannot be asked for it."""
-        for_all = self._changed.brokers.get(None, {}) if self._changed is not None else {}
-        values = {**self._given, **for_all}
+        values = {**self._given, **self._for_all_brokers()}
         return {
             key: values[name]
             for key in TOPIC_KEYS
@@ -233,13 +246,13 @@ class ClusterSettings:
     def _good(
         self,
         place: str,
-        values: Mapping[str, str],
+        values: Mapping[str, Told],
         *,
         broker: BrokerId | None = None,
         topic: str | None = None,
-    ) -> dict[str, str]:
+    ) -> dict[str, Told]:
         """What is understood of an answer; of the rest the defaults count, and it is told."""
-        good, odd = sorted_out(values)
+        good, odd = sorted_out({name: told.value for name, told in values.items()})
         if odd:
             self._problems[place] = Problem(
                 place,
@@ -249,7 +262,7 @@ class ClusterSettings:
                 *(broker, topic),
                 at_once=True,
             )
-        return good
+        return {name: values[name]._replace(value=value) for name, value in good.items()}
 
     def _note(self, place: str, error: ConnectorError, topic: str | None = None) -> None:
         self._problems[place] = Problem(
@@ -270,10 +283,9 @@ def _may_not(topic: str) -> NotAuthorizedError:
     return NotAuthorizedError("DescribeConfigs", "topic", topic)
 
 
-def rules_of(
-    software: Software, options: BrokerOptions, brokers: Sequence[Mapping[str, str]] = ()
-) -> RuleSet:
-    """What the options say counts; otherwise what the brokers say of themselves.
+def rules_of(software: Software, options: BrokerOptions, spoken: Collection[str] = ()) -> RuleSet:
+    """What the options say counts; otherwise what the brokers say of themselves: their release, and
+    the protocols that are `spoken` between them.
 
     A release is told without its last number: 3.9.1 is seen as 3.9, so giving it is better.
     """
@@ -285,7 +297,6 @@ def rules_of(
             protocol = METADATA_LEVELS[level - 1]
     elif protocol is None:
         # While brokers are upgraded one by one, the oldest protocol is spoken.
-        spoken = [v for each in brokers if (v := each.get(PROTOCOL))]
         protocol = min(spoken, key=ProtocolVersion.parse, default=None)
     if protocol is not None and options.version is None:
         version = _at_least(version, ProtocolVersion.parse(protocol))
@@ -303,51 +314,56 @@ def _at_least(version: str, protocol: ProtocolVersion) -> str:
     return ".".join(map(str, protocol.release)) if known.release < protocol.release else version
 
 
-def broker_settings(brokers: Sequence[Mapping[str, str]], rules: RuleSet) -> PartitionSettings:
+def broker_settings(brokers: Sequence[Mapping[str, Told]], rules: RuleSet) -> PartitionSettings:
     """Of all brokers together: the longest times, so that nobody is called late too early."""
     session = (
         "broker.session.timeout.ms" if rules.mode is Mode.KRAFT else "zookeeper.session.timeout.ms"
     )
 
-    def longest(key: str, otherwise: int) -> int:
-        return max((int(each[key]) for each in brokers if key in each), default=otherwise)
+    def longest(key: str, otherwise: int) -> tuple[int, SettingSource]:
+        told = [(int(each[key].value), each[key].source) for each in brokers if key in each]
+        return max(told, key=lambda each: each[0], default=(otherwise, SettingSource.UNKNOWN))
 
     standard = PartitionSettings()
+    lag_time = longest("replica.lag.time.max.ms", rules.replica_lag_time_max_ms_default)
     return PartitionSettings(
         unclean_leader_election_enable=rules.unclean_election_default,
-        replica_lag_time_max_ms=longest(
-            "replica.lag.time.max.ms", rules.replica_lag_time_max_ms_default
-        ),
-        session_timeout_ms=longest(session, rules.session_timeout_ms_default),
+        replica_lag_time_max_ms=lag_time[0],
+        replica_lag_time_max_ms_source=lag_time[1],
+        session_timeout_ms=longest(session, rules.session_timeout_ms_default)[0],
         replica_fetch_wait_max_ms=longest(
             "replica.fetch.wait.max.ms", standard.replica_fetch_wait_max_ms
-        ),
+        )[0],
         replica_high_watermark_checkpoint_interval_ms=longest(
             "replica.high.watermark.checkpoint.interval.ms",
             standard.replica_high_watermark_checkpoint_interval_ms,
-        ),
+        )[0],
         auto_leader_rebalance_enable=all(
-            each.get("auto.leader.rebalance.enable", "true") == "true" for each in brokers
+            each.get("auto.leader.rebalance.enable", _TRUE).value == "true" for each in brokers
         ),
         leader_imbalance_check_interval_ms=1_000
-        * longest("leader.imbalance.check.interval.seconds", 300),
+        * longest("leader.imbalance.check.interval.seconds", 300)[0],
         leader_imbalance_per_broker_percentage=longest(
             "leader.imbalance.per.broker.percentage",
             standard.leader_imbalance_per_broker_percentage,
-        ),
+        )[0],
     )
 
 
 def topic_settings(
-    values: Mapping[str, str], shared: PartitionSettings, rules: RuleSet
+    values: Mapping[str, Told], shared: PartitionSettings, rules: RuleSet
 ) -> PartitionSettings:
-    unclean = values.get("unclean.leader.election.enable")
+    def said(key: str, otherwise: str) -> Told:
+        return values.get(key, Told(otherwise))
+
+    unclean = said("unclean.leader.election.enable", str(rules.unclean_election_default).lower())
+    minimum = said("min.insync.replicas", "1")
     return replace(
         shared,
-        unclean_leader_election_enable=rules.unclean_election_default
-        if unclean is None
-        else unclean == "true",
-        min_insync_replicas=int(values.get("min.insync.replicas", "1")),
-        compacted="compact" in values.get("cleanup.policy", ""),
-        remote_storage=values.get("remote.storage.enable") == "true",
+        unclean_leader_election_enable=unclean.value == "true",
+        unclean_leader_election_enable_source=unclean.source,
+        min_insync_replicas=int(minimum.value),
+        min_insync_replicas_source=minimum.source,
+        compacted="compact" in said("cleanup.policy", "").value,
+        remote_storage=said("remote.storage.enable", "").value == "true",
     )

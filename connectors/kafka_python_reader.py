@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         Quorum,
         Software,
     )
+    from tidestaff.connectors.setting_values import Told
     from tidestaff.consistency.model import BrokerId, Registration
 
 _TOPICS_A_REQUEST: Final = 500
@@ -146,22 +147,22 @@ class KafkaPythonReader(KafkaPythonClient):
                 raise AnswerMalformedError("DescribeTopicPartitions", "it does not come to an end")
 
     def topic_values(self, topics: Sequence[str], keys: Sequence[str]) -> TopicValues:
-        found: dict[str, dict[str, str]] = {}
+        found: dict[str, dict[str, Told]] = {}
         refused: list[str] = []
         for some in _some(topics):
             answer = self.ask_any(requests.configs(requests.TOPIC, some, keys))
             for result in items(answer.results):
                 if result.error_code == NO_ERROR:
-                    found[result.resource_name] = values_of(result)
+                    found[result.resource_name] = values_of(result, topic=True)
                 elif result.error_code == TOPIC_AUTHORIZATION_FAILED:
                     refused.append(result.resource_name)
         return TopicValues(found, tuple(refused))
 
-    def broker_values(self, broker: BrokerId, keys: Sequence[str]) -> Mapping[str, str]:
+    def broker_values(self, broker: BrokerId, keys: Sequence[str]) -> Mapping[str, Told]:
         request = requests.configs(requests.BROKER, [str(broker)], keys)
         result = items(self.ask(request, broker).results, 1)[0]
         refuse(result.error_code, "DescribeConfigs", "DescribeConfigs")
-        return values_of(result)
+        return values_of(result, topic=False)
 
     # -- about one broker's replicas
 

@@ -6,9 +6,10 @@ Kafka checks what is changed through it. What was written past it may be anythin
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidestaff.consistency.errors import UnknownVersionError
+from tidestaff.consistency.model import SettingSource
 from tidestaff.consistency.versions import ProtocolVersion
 
 if TYPE_CHECKING:
@@ -21,6 +22,17 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _SECONDS: Final = ".seconds"
 _LARGEST: Final = 2**63 - 1
 _LARGEST_SECONDS: Final = _LARGEST // 1_000
+
+
+class Told(NamedTuple):
+    """A value, and where it comes from as far as whoever tells it knows."""
+
+    value: str
+    source: SettingSource = SettingSource.UNKNOWN
+
+
+def from_one_place(values: Mapping[str, str], source: SettingSource) -> dict[str, Told]:
+    return {name: Told(value, source) for name, value in values.items()}
 
 
 def understood(name: str, value: str) -> str | None:

@@ -30,7 +30,10 @@ from tidestaff.consistency.model import (
 if TYPE_CHECKING:
     from tidestaff.consistency.model import Observation
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
+OLDEST_VERSION: Final = 1
+_CHANGED_IN: Final = {"partition": 2}
+"""Of every other schema the first version is still the one in use."""
 MISSING: Final = -(2**63)
 PARTITION, CLUSTER, HEALTH, GONE, TICK = "partition", "cluster", "health", "gone", "tick"
 KINDS: Final = (PARTITION, CLUSTER, HEALTH, GONE, TICK)
@@ -73,7 +76,9 @@ class WireError(ConsistencyError):
 @cache
 def schema_text(name: str, version: int = SCHEMA_VERSION) -> str:
     """The Avro schema as JSON; read through the module's loader, so that a zip will do."""
-    path = Path(__file__).resolve().parent.parent / "conf" / "avro" / f"v{version}" / f"{name}.avsc"
+    changed = _CHANGED_IN.get(name, OLDEST_VERSION)
+    folder = f"v{changed if version >= changed else OLDEST_VERSION}"
+    path = Path(__file__).resolve().parent.parent / "conf" / "avro" / folder / f"{name}.avsc"
     loader = __spec__.loader if __spec__ is not None else None
     assert loader is not None
     data: bytes = loader.get_data(str(path))  # type: ignore[attr-defined]
@@ -101,8 +106,9 @@ def encode(name: str, record: dict[str, Any]) -> bytes:
 def decode(name: str, data: bytes, version: int = SCHEMA_VERSION) -> dict[str, Any]:
     """One record that fills its bytes; anything else is not the record it claims to be."""
     stream = io.BytesIO(data)
+    wanted = None if version == SCHEMA_VERSION else _schema(name)
     try:
-        record = fastavro.schemaless_reader(stream, _schema(name, version), _schema(name))
+        record = fastavro.schemaless_reader(stream, _schema(name, version), wanted)
     except (
         ValueError,
         IndexError,
@@ -202,14 +208,15 @@ def signal(
 
 def observation_of(row: Row) -> Observation:
     """The observation a row was made of; a WireError says what is wrong with it."""
-    if row.schema_version != SCHEMA_VERSION:
+    if not OLDEST_VERSION <= row.schema_version <= SCHEMA_VERSION:
         raise WireError(
-            f"the row has schema version {row.schema_version}, this release reads {SCHEMA_VERSION}",
+            f"the row has schema version {row.schema_version}, this release reads "
+            f"{OLDEST_VERSION} to {SCHEMA_VERSION}",
             "run the monitor and the collectors in the same release, the monitor upgraded first",
         )
     if row.kind not in (PARTITION, CLUSTER, HEALTH):
         raise WireError(f"a row of kind {row.kind!r} holds no observation", "look at its source")
-    body = decode(row.kind, row.body)
+    body = decode(row.kind, row.body, row.schema_version)
     common = {
         "cluster": row.cluster,
         "observed_at_ms": row.observed_at_ms,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         MetadataSource,
         Problems,
     )
+    from tidestaff.connectors.setting_values import Told
     from tidestaff.consistency.model import (
         BrokerId,
         HealthObservation,
@@ -141,7 +142,7 @@ class _NoBrokers:
     def topic_values(self, topics: Sequence[str], keys: Sequence[str]) -> TopicValues:
         raise UnsupportedRequestError("DescribeConfigs")
 
-    def broker_values(self, broker: BrokerId, keys: Sequence[str]) -> Mapping[str, str]:
+    def broker_values(self, broker: BrokerId, keys: Sequence[str]) -> Mapping[str, Told]:
         raise UnsupportedRequestError("DescribeConfigs")
 
 

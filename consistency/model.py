@@ -87,6 +87,36 @@ class Registration(NamedTuple):
     rack: str | None = None
 
 
+class SettingSource(Enum):
+    """Where the value of a setting comes from, by Kafka's own names as far as it has them.
+
+    Brokers before 1.1 tell only whether a topic has its own value; before 0.11 they tell nothing.
+    """
+
+    TOPIC = "DYNAMIC_TOPIC_CONFIG"
+    BROKER = "DYNAMIC_BROKER_CONFIG"
+    CLUSTER = "DYNAMIC_DEFAULT_BROKER_CONFIG"
+    STATIC = "STATIC_BROKER_CONFIG"
+    DEFAULT = "DEFAULT_CONFIG"
+    GIVEN = "GIVEN_TO_THE_MONITOR"
+    UNKNOWN = "UNKNOWN"
+
+    @property
+    def words(self) -> str:
+        return _SOURCE_WORDS[self]
+
+
+_SOURCE_WORDS: Final = {
+    SettingSource.TOPIC: "topic override",
+    SettingSource.BROKER: "changed on a broker",
+    SettingSource.CLUSTER: "changed for all brokers",
+    SettingSource.STATIC: "brokers' properties",
+    SettingSource.DEFAULT: "Kafka's default",
+    SettingSource.GIVEN: "given to the monitor",
+    SettingSource.UNKNOWN: "",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionSettings:
     """Effective settings of a partition and of the brokers that hold it, with Kafka's own names."""
@@ -102,6 +132,20 @@ class PartitionSettings:
     leader_imbalance_per_broker_percentage: int = 10
     compacted: bool = False
     remote_storage: bool = False
+    unclean_leader_election_enable_source: SettingSource = SettingSource.UNKNOWN
+    min_insync_replicas_source: SettingSource = SettingSource.UNKNOWN
+    replica_lag_time_max_ms_source: SettingSource = SettingSource.UNKNOWN
+
+    def told(self, name: str) -> str:
+        """A setting as a person looks for it: unclean.leader.election.enable=true (topic override).
+
+        `name` is the field; one without a known source is told without it.
+        """
+        value: object = getattr(self, name)
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        source: SettingSource = getattr(self, f"{name}_source")
+        where = f" ({source.words})" if source.words else ""
+        return f"{name.replace('_', '.')}={text}{where}"
 
 
 class LineageSource(Enum):

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidestaff.consistency.model import LineageSource, PartitionSettings, ReplicaReading
+from tidestaff.consistency.model import (
+    LineageSource,
+    PartitionSettings,
+    ReplicaReading,
+    SettingSource,
+)
 
 if TYPE_CHECKING:
     from tidestaff.connectors.simulator.broker import Broker
@@ -72,6 +77,11 @@ def reading_of(broker: Broker, replica: Replica, now_ms: int) -> ReplicaReading:
 def partition_settings(cluster: SimulatedCluster, topic: str) -> PartitionSettings:
     """The effective settings of a topic, with the defaults of the version filled in."""
     settings = cluster.settings
+
+    def source(name: str) -> SettingSource:
+        changed = cluster.topic_settings.get(topic, {})
+        return SettingSource.TOPIC if name in changed else SettingSource.STATIC
+
     return PartitionSettings(
         unclean_leader_election_enable=bool(
             cluster.setting_of(topic, "unclean_leader_election_enable")
@@ -86,4 +96,7 @@ def partition_settings(cluster: SimulatedCluster, topic: str) -> PartitionSettin
         auto_leader_rebalance_enable=settings.auto_leader_rebalance_enable,
         leader_imbalance_check_interval_ms=settings.leader_imbalance_check_interval_ms,
         leader_imbalance_per_broker_percentage=settings.leader_imbalance_per_broker_percentage,
+        unclean_leader_election_enable_source=source("unclean_leader_election_enable"),
+        min_insync_replicas_source=source("min_insync_replicas"),
+        replica_lag_time_max_ms_source=SettingSource.STATIC,
     )

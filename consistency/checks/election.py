@@ -158,7 +158,9 @@ def leaderless_though_eligible(sight: Sight) -> Iterator[Finding]:
         observed="no leader",
         because=f"broker {candidate} is active and may be elected "
         + (
-            "cleanly" if candidate in {*state.isr, *state.elr} else "uncleanly, as the topic allows"
+            "cleanly"
+            if candidate in {*state.isr, *state.elr}
+            else f"uncleanly: {_unclean_setting(sight)}"
         ),
         broker=candidate,
     )
@@ -225,11 +227,15 @@ def election_was_clean(sight: Sight) -> Iterator[Finding]:
         expected=f"a leader out of {pool}" + (", in state RECOVERED" if listed else ""),
         observed=f"leader {now.leader} with ISR {list(now.isr)}"
         + (", in state RECOVERING" if listed else ""),
-        because="the election was unclean"
+        because=f"the election was unclean, with {_unclean_setting(sight)}"
         + (f"; committed offsets {lost} are not on the new leader" if lost else ""),
         broker=now.leader,
         offsets=lost,
     )
+
+
+def _unclean_setting(sight: Sight) -> str:
+    return sight.observation.settings.told("unclean_leader_election_enable")
 
 
 def _unclean(sight: Sight) -> bool:

@@ -43,11 +43,14 @@ def loses_nothing_at_the_next_failure(sight: Sight) -> Iterator[Finding]:
         return
     outcome = forecast(observation, stopping={leader})
     if outcome.lost is not None:
+        listed = {*sight.state.isr, *sight.state.elr}
+        allowed = observation.settings.told("unclean_leader_election_enable")
         yield Violated(
             "FCT002",
             expected=f"committed offsets survive a stop of broker {leader}",
             observed=f"broker {outcome.leader} would lead without {outcome.lost}",
-            because="it may be elected and does not hold them",
+            because="it may be elected and does not hold them"
+            + ("" if outcome.leader in listed else f": {allowed}"),
             broker=outcome.leader,
             offsets=outcome.lost,
         )

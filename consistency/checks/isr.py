@@ -84,17 +84,23 @@ def slow_members_leave(sight: Sight) -> Iterator[Finding]:
             expected=f"broker {reading.broker} leaves the ISR",
             observed=f"LEO {reading.log_end_offset}, leader LEO {sight.leader_end}, still in ISR "
             f"{list(sight.state.isr)}",
-            because=f"it has not caught up for {behind_ms} ms; the limit is {limit_ms} ms",
+            because=f"it has not caught up for {behind_ms} ms; the limit is {limit_ms} ms, from "
+            + sight.observation.settings.told("replica_lag_time_max_ms"),
             broker=reading.broker,
         )
 
 
 def _behind_for_ms(sight: Sight, reading: ReplicaReading) -> int:
-    remembered = sight.remembered(reading.broker)
+    memory, remembered = sight.memory, sight.remembered(reading.broker)
+    own_end = reading.log_end_offset
     leader_end = sight.leader.log_end_offset if sight.leader is not None else None
-    if remembered is None or leader_end is None or reading.log_end_offset is None:
+    if memory is None or remembered is None or leader_end is None or own_end is None:
         return 0
-    if reading.log_end_offset >= leader_end:
+    # Within a gap it may have caught up any number of times: the reckoning begins anew.
+    lag_time_ms = sight.observation.settings.replica_lag_time_max_ms
+    if sight.now_ms - memory.observed_at_ms > lag_time_ms:
+        return 0
+    if own_end >= leader_end:
         return 0
     return sight.now_ms - remembered.caught_up_at_ms
 
@@ -171,7 +177,8 @@ def above_min_isr(sight: Sight) -> Iterator[Finding]:
             "ISR006",
             expected=f"more than {minimum} in-sync replicas",
             observed=f"ISR {list(sight.state.isr)}",
-            because="one more failure and acks=all writes are refused",
+            because="one more failure and acks=all writes are refused, by "
+            + sight.observation.settings.told("min_insync_replicas"),
         )
 
 
@@ -187,7 +194,8 @@ def not_under_min_isr(sight: Sight) -> Iterator[Finding]:
             "ISR007",
             expected=f"{sight.effective_min_isr} in-sync replicas",
             observed=f"ISR {list(sight.state.isr)}",
-            because="acks=all writes are refused"
+            because="acks=all writes are refused, by "
+            + sight.observation.settings.told("min_insync_replicas")
             + (" and the HW stands still" if sight.rules.watermark_frozen_under_min_isr else ""),
         )
 

@@ -185,22 +185,27 @@ class Lab:
         self._engine.signal(node_name(node), signal.SIGCONT)
         self._mark(node).unlink(missing_ok=True)
 
-    def cut(self, one: int, other: int) -> None:
-        """Nothing passes between the two until they are healed; clients reach both."""
+    def cut(self, one: int, other: int, *, inner_only: bool = False) -> None:
+        """Nothing passes between the two until they are healed; clients reach both.
+
+        `inner_only`: followers cannot fetch, while a KRaft controller still hears its brokers.
+        """
         if not self.plan.cuttable:
             raise LabError("this lab has no wires to cut: start it with wires")
         for node in (one, other):
             self._known(node)
         if one == other:
             raise LabError(f"{node_name(one)} cannot be cut off from itself")
-        self._write_cuts({*wires.read_cuts(self.plan.folder), frozenset({one, other})})
+        new = wires.Cut(frozenset({one, other}), inner_only)
+        self._write_cuts({*wires.read_cuts(self.plan.folder), new})
 
     def heal(self) -> None:
         self._write_cuts(set())
 
     @property
     def cuts(self) -> list[tuple[int, int]]:
-        return sorted((min(pair), max(pair)) for pair in wires.read_cuts(self.plan.folder))
+        pairs = {each.pair for each in wires.read_cuts(self.plan.folder)}
+        return sorted((min(pair), max(pair)) for pair in pairs)
 
     # -- end
 
@@ -372,7 +377,7 @@ class Lab:
         if not self.running(node):
             raise LabError(f"{node_name(node)} does not run: 'tidestaff lab start' starts it")
 
-    def _write_cuts(self, cuts: set[wires.Pair]) -> None:
+    def _write_cuts(self, cuts: set[wires.Cut]) -> None:
         wires.write_cuts(self.plan.folder, cuts)
         # The wires look for it many times a second.
         time.sleep(0.3)

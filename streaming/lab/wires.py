@@ -33,6 +33,13 @@ _RETRY_S: Final = 0.2
 Pair = frozenset[int]
 
 
+class Cut(NamedTuple):
+    """Two nodes that do not hear each other; `inner_only`: as brokers, their controllers do."""
+
+    pair: Pair
+    inner_only: bool = False
+
+
 class Wire(NamedTuple):
     """Connections to `listens` go on to `port` of `node`; `origin` where only one may come."""
 
@@ -40,50 +47,57 @@ class Wire(NamedTuple):
     node: int
     port: int
     origin: int | None = None
+    inner: bool = False
 
 
 def wires_of(plan: Plan) -> list[Wire]:
     """One to every inner listener and every controller, and one from each broker to ZooKeeper."""
-    found = [Wire(plan.inner_wires[n], n, plan.inner[n]) for n in plan.inner_wires]
+    found = [Wire(plan.inner_wires[n], n, plan.inner[n], inner=True) for n in plan.inner_wires]
     found += [Wire(plan.controller_wires[n], n, plan.controllers[n]) for n in plan.controller_wires]
     zookeeper = plan.zookeeper_wires
     return found + [Wire(zookeeper[n], ZOOKEEPER_NODE, plan.zookeeper, n) for n in zookeeper]
 
 
-def write_cuts(folder: Path, cuts: Iterable[Pair]) -> None:
+def write_cuts(folder: Path, cuts: Iterable[Cut]) -> None:
     partial = folder / f".{CUTS}.{os.getpid()}"
-    partial.write_text(json.dumps(sorted(sorted(pair) for pair in cuts)), encoding="utf-8")
+    listed = sorted((sorted(cut.pair), cut.inner_only) for cut in cuts)
+    partial.write_text(json.dumps(listed), encoding="utf-8")
     partial.replace(folder / CUTS)
 
 
-def read_cuts(folder: Path) -> set[Pair]:
+def read_cuts(folder: Path) -> set[Cut]:
     try:
-        return {frozenset(pair) for pair in json.loads((folder / CUTS).read_text(encoding="utf-8"))}
+        listed = json.loads((folder / CUTS).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return set()
+    return {Cut(frozenset(pair), inner_only) for pair, inner_only in listed}
 
 
 class Gates:
-    """One for each pair of nodes: open, or closed while the two are cut."""
+    """For each pair of nodes one between the brokers and one for the rest: open, or closed while
+    the two are cut."""
 
     def __init__(self) -> None:
-        self._gates: dict[Pair, asyncio.Event] = {}
-        self._cuts: set[Pair] = set()
+        self._gates: dict[tuple[Pair, bool], asyncio.Event] = {}
+        self._cuts: set[Cut] = set()
 
-    def between(self, pair: Pair) -> asyncio.Event:
-        if pair not in self._gates:
-            self._gates[pair] = asyncio.Event()
-            if pair not in self._cuts:
-                self._gates[pair].set()
-        return self._gates[pair]
+    def between(self, pair: Pair, *, inner: bool = True) -> asyncio.Event:
+        if (pair, inner) not in self._gates:
+            self._gates[pair, inner] = asyncio.Event()
+            self._set(pair, inner=inner)
+        return self._gates[pair, inner]
 
-    def cut(self, cuts: set[Pair]) -> None:
+    def cut(self, cuts: set[Cut]) -> None:
         self._cuts = cuts
-        for pair, gate in self._gates.items():
-            if pair in cuts:
-                gate.clear()
-            else:
-                gate.set()
+        for pair, inner in self._gates:
+            self._set(pair, inner=inner)
+
+    def _set(self, pair: Pair, *, inner: bool) -> None:
+        gate = self._gates[pair, inner]
+        if Cut(pair) in self._cuts or (inner and Cut(pair, inner_only=True) in self._cuts):
+            gate.clear()
+        else:
+            gate.set()
 
 
 class Wires:
@@ -95,13 +109,13 @@ class Wires:
     async def serve(self) -> None:
         servers = [await self._listen(wire) for wire in wires_of(self._plan)]
         print(READY, flush=True)
-        cuts: set[Pair] = set()
+        cuts: set[Cut] = set()
         while servers:
             found = read_cuts(self._plan.folder)
             if found != cuts:
                 self._gates.cut(found)
                 cuts = found
-                print(f"cut: {sorted(map(sorted, cuts))}", flush=True)
+                print(f"cut: {sorted((sorted(c.pair), c.inner_only) for c in cuts)}", flush=True)
             await asyncio.sleep(_LOOK_EVERY_S)
 
     async def _listen(self, wire: Wire) -> asyncio.Server:
@@ -109,7 +123,7 @@ class Wires:
             origin = wire.origin
             if origin is None:
                 origin = self._origin(writer.get_extra_info("peername")[1])
-            gate = self._gates.between(frozenset({wire.node, origin}))
+            gate = self._gates.between(frozenset({wire.node, origin}), inner=wire.inner)
             await gate.wait()
             try:
                 onward = await asyncio.open_connection(LOOPBACK, wire.port)

@@ -118,6 +118,10 @@ def doc_of(
             "elr": [list(state.elr), list(state.last_known_elr)],
             "min_isr": settings.min_insync_replicas,
             "unclean": settings.unclean_leader_election_enable,
+            "sources": [
+                settings.min_insync_replicas_source.value,
+                settings.unclean_leader_election_enable_source.value,
+            ],
         },
         "topic_id": memory.topic_id,
         "epochs": [state.leader_epoch, state.partition_epoch, state.controller_epoch],

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from tidestaff.consistency.model import SettingSource
 from tidestaff.streaming.alerts.errors import told_as_store_errors
 from tidestaff.streaming.operator.moments import LADDER, VIOLATING
 from tidestaff.streaming.operator.viewing import together
@@ -266,6 +267,7 @@ class StateReader:
             "registrations": common["live"],
             "min_insync_replicas": common["min_isr"],
             "unclean_election_allowed": common["unclean"],
+            **_sources(common.get("sources")),
             "committed": told["committed"],
             "replicas": [_replica(each) for each in told["replicas"]],
             "findings": [_finding(each) for each in told.get("findings", ())],
@@ -275,6 +277,13 @@ class StateReader:
             "truncated": told.get("truncated", []),
             "verified": _verified(told.get("verified")),
         }
+
+
+def _sources(told: list[str] | None) -> dict[str, str]:
+    """Where two settings come from, in words; a store of an earlier release does not know."""
+    found = (SettingSource(each).words for each in told or ("UNKNOWN", "UNKNOWN"))
+    names = ("min_insync_replicas_source", "unclean_election_source")
+    return dict(zip(names, found, strict=True))
 
 
 _COLUMNS: Final = "cluster, topic, partition, at_ms, flags, shape, doc, bucket, generation, slot"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tidestaff.connectors.wire import CLUSTER, MISSING, PARTITION, row_of
+from tidestaff.connectors.wire import CLUSTER, MISSING, PARTITION, SCHEMA_VERSION, row_of
 from tidestaff.consistency.model import (
     Assignment,
     BatchDigest,
@@ -133,7 +133,7 @@ class Load:
         self._ends = self._ends + np.where(grown > 5, grown, 0)
         ends = _lists(np.repeat(self._ends, 3), 3)
         columns: dict[str, Any] = {
-            "schema_version": np.ones(self.count, np.int32),
+            "schema_version": np.full(self.count, SCHEMA_VERSION, np.int32),
             "kind": [PARTITION] * self.count,
             "cluster": [self.cluster] * self.count,
             "source": ["collector"] * self.count,

@@ -28,10 +28,13 @@ from tidestaff.connectors.broker_answers import (
     TopicValues,
 )
 from tidestaff.connectors.errors import BrokerSilentError, ClusterUnreachableError, ConnectorError
-from tidestaff.consistency.model import Registration, TopicPartition
+from tidestaff.connectors.setting_values import from_one_place
+from tidestaff.consistency.model import Registration, SettingSource, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from tidestaff.connectors.setting_values import Told
 
 FENCED_LEADER_EPOCH = 74
 KRAFT_39 = Software("3.9", kraft=True, metadata_level=21, elr=False)
@@ -173,14 +176,17 @@ class FakeCluster:
 
     def topic_values(self, topics: Sequence[str], keys: Sequence[str]) -> TopicValues:
         self._asked("topic_values")
-        found = {each: self.topic_settings.get(each, {}) for each in topics}
+        found = {
+            each: from_one_place(self.topic_settings.get(each, {}), SettingSource.TOPIC)
+            for each in topics
+        }
         for each in self.refused_settings:
             found.pop(each, None)
         return TopicValues(found, tuple(each for each in self.refused_settings if each in topics))
 
-    def broker_values(self, broker: int, keys: Sequence[str]) -> Mapping[str, str]:
+    def broker_values(self, broker: int, keys: Sequence[str]) -> Mapping[str, Told]:
         self._asked("broker_values", broker)
-        return self.broker_settings
+        return from_one_place(self.broker_settings, SettingSource.STATIC)
 
     def close(self) -> None:
         self._asked("close")

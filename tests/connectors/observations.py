@@ -20,6 +20,7 @@ from tidestaff.consistency.model import (
     RecoveryState,
     Registration,
     ReplicaReading,
+    SettingSource,
 )
 from tidestaff.consistency.versions import Mode, rules_for
 
@@ -81,6 +82,7 @@ settings_of_partitions = st.builds(
     ints,
     st.booleans(),
     st.booleans(),
+    *[st.sampled_from(SettingSource)] * 3,
 )
 digests = st.builds(
     BatchDigest,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import ssl
 import subprocess
@@ -155,6 +156,70 @@ def test_health_tells_directories_and_problems(server: AgentServer, log_dir: Pat
     assert found["broker"] == 1
     assert found["log_dirs"][0]["partitions"] == 2
     assert [each["kind"] for each in found["problems"]] == ["stray-directory"]
+
+
+class Asked:
+    """An agent without its server, and a clock that goes on by a second with every question."""
+
+    def __init__(self, log_dir: Path) -> None:
+        self.now_ms = 0
+        directories = LogDirectories([str(log_dir)], lambda: self.now_ms)
+        self._agent = Agent(1, directories, lambda: self.now_ms)
+
+    def replicas(self, *numbers: int) -> None:
+        self.now_ms += 1_000
+        body = {"version": 1, "partitions": {"t": list(numbers)}, "log_ends": False}
+        assert self._agent.replicas(json.dumps(body).encode()) is not None
+
+    def problems(self) -> dict[str, tuple[str, int]]:
+        """By the end of their place: what and since when."""
+        self.now_ms += 1_000
+        found = self._agent.health()
+        assert found is not None
+        return {
+            each["place"].rpartition("/data/")[2]: (each["kind"], each["since_ms"])
+            for each in json.loads(found)["problems"]
+        }
+
+
+def test_health_tells_since_when_something_could_not_be_read(log_dir: Path) -> None:
+    asked = Asked(log_dir)
+    assert asked.problems() == {}
+    (log_dir / "lost+found").mkdir()
+    assert asked.problems() == {"lost+found": ("stray-directory", 2_000)}
+    asked.replicas(0)
+    assert asked.problems() == {"lost+found": ("stray-directory", 2_000)}
+    (log_dir / "lost+found").rmdir()
+    assert asked.problems() == {}
+    (log_dir / "lost+found").mkdir()
+    assert asked.problems() == {"lost+found": ("stray-directory", 6_000)}
+
+
+def test_what_is_wrong_with_a_replica_stays_until_a_question_finds_it_mended(log_dir: Path) -> None:
+    asked = Asked(log_dir)
+    file = log_dir / "t-0" / "leader-epoch-checkpoint"
+    good = file.read_bytes()
+    file.write_bytes(b"nonsense")
+    asked.replicas(0, 1)
+    torn = {"t-0/leader-epoch-checkpoint": ("malformed", 1_000)}
+    assert asked.problems() == torn
+    asked.replicas(1)
+    assert asked.problems() == torn
+    asked.replicas(0)
+    assert asked.problems() == torn
+    file.write_bytes(good)
+    assert asked.problems() == torn
+    asked.replicas(0)
+    assert asked.problems() == {}
+
+
+def test_what_was_wrong_with_a_replica_that_is_gone_is_over(log_dir: Path) -> None:
+    asked = Asked(log_dir)
+    (log_dir / "t-0" / "leader-epoch-checkpoint").write_bytes(b"nonsense")
+    asked.replicas(0)
+    assert asked.problems()
+    shutil.rmtree(log_dir / "t-0")
+    assert asked.problems() == {}
 
 
 def test_healthz_says_nothing_but_that_it_is_there(log_dir: Path) -> None:

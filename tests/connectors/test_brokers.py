@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from tidestaff.connectors.broker_answers import (
@@ -18,6 +18,7 @@ from tidestaff.connectors.broker_answers import (
     Quorum,
     Software,
 )
+from tidestaff.connectors.broker_decoding import values_of
 from tidestaff.connectors.broker_lineage import Leading, walk
 from tidestaff.connectors.broker_options import BrokerOptions, options_of
 from tidestaff.connectors.broker_settings import ClusterSettings, rules_of
@@ -30,6 +31,7 @@ from tidestaff.connectors.errors import (
     UnsupportedRequestError,
 )
 from tidestaff.connectors.pacing import Pace
+from tidestaff.connectors.setting_values import Told
 from tidestaff.connectors.wire import observation_of, row_of
 from tidestaff.consistency.model import (
     Assignment,
@@ -38,6 +40,7 @@ from tidestaff.consistency.model import (
     LineageSource,
     PartitionSettings,
     ProblemKind,
+    SettingSource,
     TopicPartition,
 )
 from tidestaff.consistency.monitor import step
@@ -45,6 +48,11 @@ from tidestaff.consistency.versions import Mode
 
 from tests.connectors.fake_brokers import ORDERS, FakeCluster, FakeReplica
 from tests.connectors.watched import ROUND_MS, Watched, cluster_of, health, partitions
+
+TOLD = (
+    *("unclean_leader_election_enable", "min_insync_replicas"),
+    "replica_lag_time_max_ms",
+)
 
 
 def test_every_replica_is_read_from_its_own_broker() -> None:
@@ -350,6 +358,62 @@ def test_settings_come_from_topic_and_brokers() -> None:
     assert (settings.compacted, settings.remote_storage) == (True, True)
     assert settings.replica_lag_time_max_ms == 7_000
     assert settings.session_timeout_ms == cluster_of(seen).session_timeout_ms == 6_000
+    assert [settings.told(name) for name in TOLD] == [
+        "unclean.leader.election.enable=true (topic override)",
+        "min.insync.replicas=2 (topic override)",
+        "replica.lag.time.max.ms=7000 (brokers' properties)",
+    ]
+
+
+def test_a_setting_that_nobody_told_of_has_no_source() -> None:
+    cluster = FakeCluster.with_topic()
+    cluster.topic_settings["orders"] = {}
+    settings = Watched(cluster).partition().settings
+    assert [settings.told(name) for name in TOLD] == [
+        "unclean.leader.election.enable=false",
+        "min.insync.replicas=1",
+        "replica.lag.time.max.ms=30000",
+    ]
+
+
+class Described(NamedTuple):
+    """An entry of a DescribeConfigs answer, as the library gives it."""
+
+    name: str
+    value: str | None
+    config_source: int = -1
+    is_default: bool = False
+
+
+class Result(NamedTuple):
+    configs: list[Described]
+
+
+@pytest.mark.parametrize(
+    ("said", "topic", "source"),
+    [
+        pytest.param({"config_source": 1}, True, SettingSource.TOPIC, id="topic-override"),
+        pytest.param({"config_source": 2}, True, SettingSource.BROKER, id="dynamic-of-one-broker"),
+        pytest.param({"config_source": 3}, True, SettingSource.CLUSTER, id="dynamic-of-all"),
+        pytest.param({"config_source": 4}, False, SettingSource.STATIC, id="properties"),
+        pytest.param({"config_source": 5}, False, SettingSource.DEFAULT, id="kafkas-default"),
+        pytest.param({"config_source": 0}, True, SettingSource.UNKNOWN, id="broker-does-not-know"),
+        pytest.param({"config_source": 99}, True, SettingSource.UNKNOWN, id="of-a-later-release"),
+        pytest.param({}, True, SettingSource.TOPIC, id="before-1.1-topic-with-its-own-value"),
+        pytest.param(
+            {"is_default": True}, True, SettingSource.UNKNOWN, id="before-1.1-topic-or-its-broker"
+        ),
+        pytest.param({}, False, SettingSource.STATIC, id="before-1.1-broker-has-only-properties"),
+        pytest.param(
+            {"is_default": True}, False, SettingSource.DEFAULT, id="before-1.1-broker-default"
+        ),
+    ],
+)
+def test_an_answer_says_where_a_value_comes_from(
+    said: dict[str, int], topic: bool, source: SettingSource
+) -> None:
+    answer = Result([Described("min.insync.replicas", "2", **said), Described("secret", None)])
+    assert values_of(answer, topic=topic) == {"min.insync.replicas": Told("2", source)}
 
 
 def test_a_topic_that_went_and_came_back_is_told_with_what_it_says_now() -> None:
@@ -491,7 +555,7 @@ def test_the_rule_set_is_the_clusters(
 
 
 def test_the_oldest_protocol_of_the_brokers_counts_in_zookeeper_mode() -> None:
-    spoken = [{"inter.broker.protocol.version": each} for each in ("2.8", "2.6", "2.7-IV2")]
+    spoken = ("2.8", "2.6", "2.7-IV2")
     rules = rules_of(Software("2.8", kraft=False), BrokerOptions("somewhere:9092"), spoken)
     assert str(rules.protocol) == "2.6"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
@@ -15,13 +16,16 @@ from tidestaff.consistency.model import (
     Assignment,
     ClusterObservation,
     PartitionObservation,
+    PartitionSettings,
     PartitionState,
     Registration,
     ReplicaReading,
+    SettingSource,
 )
 from tidestaff.consistency.versions import rules_for
 
 from tests.connectors.observations import observations, partitions
+from tests.connectors.old_rows import version_1
 
 if TYPE_CHECKING:
     from tidestaff.consistency.model import Observation
@@ -106,7 +110,8 @@ def test_a_record_that_is_none_is_refused_with_a_remedy(data: bytes, says: str) 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        pytest.param({"schema_version": 2}, "version 2", id="newer-version"),
+        pytest.param({"schema_version": 3}, "version 3", id="newer-version"),
+        pytest.param({"schema_version": 0}, "version 0", id="no-version"),
         pytest.param({"kind": "gone"}, "kind 'gone'", id="kind-without-observation"),
         pytest.param({"subject": "orders-4"}, "about 'orders-4'", id="body-of-another-partition"),
         pytest.param({"log_end_offsets": [1]}, "offsets for 2 replicas", id="offset-missing"),
@@ -118,6 +123,33 @@ def test_a_row_that_does_not_fit_together_is_refused(changes: dict[str, object],
     row = row_of(_observation())._replace(**changes)  # type: ignore[arg-type]
     with pytest.raises(WireError, match=says):
         wire.observation_of(row)
+
+
+@settings(max_examples=100, deadline=None)
+@given(observation=partitions)
+def test_a_row_of_the_first_version_is_read_with_settings_of_unknown_source(
+    observation: PartitionObservation,
+) -> None:
+    unknown = replace(
+        observation.settings,
+        **{
+            each.name: SettingSource.UNKNOWN
+            for each in fields(PartitionSettings)
+            if each.name.endswith("_source")
+        },
+    )
+    old = from_bytes(to_bytes(version_1(observation)))
+    assert wire.observation_of(old) == replace(observation, settings=unknown)
+
+
+def test_every_source_of_a_setting_has_its_name_on_the_wire_and_its_words() -> None:
+    schema = json.loads(wire.schema_text(wire.PARTITION))
+    (of_settings,) = [f["type"]["fields"] for f in schema["fields"] if f["name"] == "settings"]
+    (symbols,) = [f["type"]["symbols"] for f in of_settings if isinstance(f["type"], dict)]
+    assert set(symbols) == {each.value for each in SettingSource}
+    words = [each.words for each in SettingSource if each is not SettingSource.UNKNOWN]
+    assert len(set(words)) == len(words)
+    assert all(words)
 
 
 def test_a_version_that_no_rules_cover_is_refused_not_guessed() -> None:

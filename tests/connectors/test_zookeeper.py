@@ -218,6 +218,14 @@ def test_settings_of_a_topic_stand_before_those_of_all_brokers_and_what_is_given
     assert by_topic["orders"].min_insync_replicas == 3
     assert by_topic["invoices"].min_insync_replicas == 2
     assert {each.unclean_leader_election_enable for each in by_topic.values()} == {True}
+    told = {topic: each.told("min_insync_replicas") for topic, each in by_topic.items()}
+    assert told == {
+        "orders": "min.insync.replicas=3 (topic override)",
+        "invoices": "min.insync.replicas=2 (given to the monitor)",
+    }
+    assert by_topic["orders"].told("unclean_leader_election_enable") == (
+        "unclean.leader.election.enable=true (changed for all brokers)"
+    )
     assert {each.compacted for each in by_topic.values()} == {True}
     assert {each.replica_lag_time_max_ms for each in by_topic.values()} == {12_000}
     # Taken away again: what was given counts, in the very next round.
@@ -235,7 +243,9 @@ def test_a_setting_changed_for_one_broker_counts_with_what_that_broker_answers()
         "/config/brokers/2", {"version": 1, "config": {"replica.lag.time.max.ms": "40000"}}
     )
     (seen,) = partitions(Watched(zookeeper, brokers).round())
-    assert seen.settings.replica_lag_time_max_ms == 40_000
+    assert seen.settings.told("replica_lag_time_max_ms") == (
+        "replica.lag.time.max.ms=40000 (changed on a broker)"
+    )
 
 
 def test_brokers_that_cannot_be_asked_for_settings_are_no_problem() -> None:
@@ -247,7 +257,9 @@ def test_brokers_that_cannot_be_asked_for_settings_are_no_problem() -> None:
         seen = watched.round()
         assert health(seen) == []
     assert partitions(seen)[0].settings.min_insync_replicas == 2
-    assert partitions(seen)[0].settings.replica_lag_time_max_ms == 10_000
+    settings = partitions(seen)[0].settings
+    assert settings.replica_lag_time_max_ms == 10_000
+    assert settings.told("min_insync_replicas") == "min.insync.replicas=2 (given to the monitor)"
 
 
 @pytest.mark.parametrize(

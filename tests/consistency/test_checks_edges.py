@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tidestaff.consistency.checks.sight import Sight
 from tidestaff.consistency.model import BatchDigest, LineageSource, OffsetRange, Registration
-from tidestaff.consistency.monitor import step
+from tidestaff.consistency.monitor import judge_partition, step
 from tidestaff.consistency.verdict import Holds, Unknown
 from tidestaff.consistency.versions import Mode
 
@@ -124,6 +124,17 @@ def test_a_controller_that_was_not_read_may_have_just_come() -> None:
     watch = Watch(controller=None).settle()
     watch.stop(3).see(15)
     assert not watch.raised
+
+
+def test_a_follower_a_fetch_behind_after_a_gap_is_not_suspected() -> None:
+    """Within the gap it may have caught up any number of times: the short cut says so, too."""
+    watch = Watch().settle()
+    end = watch.logs[1].leo + 10
+    watch.log(1, leo=end, hw=end - 1)
+    watch.log(2, leo=end - 1, hw=end - 1).log(3, leo=end - 1, hw=end - 1)
+    watch.now_ms += 100_000
+    _, verdicts = judge_partition(watch.memory, watch.observation())
+    assert "ISR003" not in {each.code for each in verdicts.unknown}
 
 
 def test_without_a_controller_nobody_leaves_the_isr() -> None:

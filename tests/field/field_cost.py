@@ -1,5 +1,7 @@
 """What watching costs the cluster: requests, bytes and the brokers' own CPU a round, by number of
-partitions; and what a producer notices, with the monitor on and off by turns in one run."""
+partitions; and what a producer notices, with the monitor on and off by turns in one run.
+
+All of it takes some eleven minutes, on a machine that does nothing else."""
 
 from __future__ import annotations
 
@@ -8,8 +10,10 @@ import random
 import statistics
 import subprocess
 import sys
+import threading
 import time
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidestaff.connectors.brokers import BrokerConnector
@@ -34,6 +38,10 @@ _A_TOPIC: Final = 500
 _ROUNDS: Final = 6
 _LOAD: Final = "load"
 _BATCH, _RECORD = 100, b"x" * 200
+_ON_THEIR_WAY: Final = 2_000
+_PACE_S: Final = 1 / 200
+_WITHIN_S: Final = 510.0
+"""No new blocks after that: all of it is to take twelve minutes at the most."""
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -106,7 +114,7 @@ def connector_of(bootstrap: str, version: str) -> BrokerConnector:
     return found
 
 
-def play(folder: Path, kind: Kind, keep: Keep, pairs: int) -> None:
+def play(folder: Path, kind: Kind, keep: Keep, quads: int) -> None:
     heap = {**os.environ, "TIDESTAFF_LAB_HEAP": "1g"}
     with running(folder, *kind, environment=heap) as lab:
         made = 0
@@ -114,7 +122,7 @@ def play(folder: Path, kind: Kind, keep: Keep, pairs: int) -> None:
             made = _grow(lab, made, size)
             keep(_round_cost(lab, kind, size))
             if size == 1_000:
-                keep(_felt_by_a_producer(lab, kind, size, pairs))
+                keep(_felt_by_a_producer(lab, kind, size, quads))
 
 
 def _grow(lab: Lab, made: int, size: int) -> int:
@@ -137,12 +145,12 @@ def _round_cost(lab: Lab, kind: Kind, size: int) -> Row:
         with meter.bytes_counted():
             before = meter.spent()
             idle_share = (before.cpu_s - idle.cpu_s) / (before.at_s - idle.at_s)
-            took = []
+            took, own_s = [], time.process_time()
             for _ in range(_ROUNDS):
                 began = time.monotonic()
                 connector.round()
                 took.append(time.monotonic() - began)
-            after = meter.spent()
+            after, own_s = meter.spent(), (time.process_time() - own_s) / _ROUNDS
     finally:
         connector.close()
     a_round = [(b - a) / _ROUNDS for a, b in zip(before, after, strict=True)]
@@ -156,7 +164,8 @@ def _round_cost(lab: Lab, kind: Kind, size: int) -> Row:
         f"{ROUND_S:.0f} s",
         f"{a_round[0]:.0f} requests to 3 brokers, {a_round[1] / 1_000:,.1f} kB sent, "
         f"{a_round[2] / 1_000:,.1f} kB received; brokers' CPU {1_000 * busy_s:.0f} ms in all, "
-        f"{share:.2%} of a core each; a round takes {statistics.median(took):.2f} s",
+        f"{share:.2%} of a core each; a round takes {statistics.median(took):.2f} s and "
+        f"{1_000 * own_s:.0f} ms of the monitor's own CPU",
         share <= LIMIT,
         sum(took),
     )
@@ -165,107 +174,212 @@ def _round_cost(lab: Lab, kind: Kind, size: int) -> Row:
 # -- what a producer notices
 
 
-class Slice(NamedTuple):
-    """Some seconds of a producer that waits for every batch."""
+class Block(NamedTuple):
+    """Some seconds of a producer: what was acknowledged a second, and how long each record took."""
 
-    watched: bool
-    batches_s: float
+    records_s: float
     latencies: list[float]
 
 
-def _felt_by_a_producer(lab: Lab, kind: Kind, size: int, pairs: int) -> Row:
+class Quad(NamedTuple):
+    """Four blocks in a row, on and off as ABBA or BAAB: whatever drifts evenly cancels out."""
+
+    on: tuple[Block, Block]
+    off: tuple[Block, Block]
+
+    @property
+    def throughput(self) -> float:
+        """On by off."""
+        on, off = (sum(block.records_s for block in each) for each in (self.on, self.off))
+        return on / off
+
+    @property
+    def noise(self) -> float:
+        """Of the two blocks without the monitor, the later by the earlier: 1 but for the noise."""
+        return self.off[1].records_s / self.off[0].records_s
+
+
+def quad_of(blocks: Sequence[Block], order: Sequence[bool]) -> Quad:
+    on = [block for block, watched in zip(blocks, order, strict=True) if watched]
+    off = [block for block, watched in zip(blocks, order, strict=True) if not watched]
+    return Quad((on[0], on[1]), (off[0], off[1]))
+
+
+def p99_ratio(quads: Sequence[Quad]) -> float:
+    on, off = (_p99([block for q in quads for block in q[n]]) for n in (0, 1))
+    return on / off
+
+
+def _p99(blocks: Sequence[Block]) -> float:
+    together = sorted(each for block in blocks for each in block.latencies)
+    return together[int(0.99 * len(together))]
+
+
+def noise_of_p99(quads: Sequence[Quad]) -> float:
+    return _p99([q.off[1] for q in quads]) / _p99([q.off[0] for q in quads])
+
+
+def _median_throughput(quads: Sequence[Quad]) -> float:
+    return statistics.median(q.throughput for q in quads)
+
+
+def _felt_by_a_producer(lab: Lab, kind: Kind, size: int, quads: int) -> Row:
+    """One producer sends as much as it can, for the throughput; another at a steady pace that
+    leaves the brokers room, for the p99: that of a full queue tells only how long the queue is."""
     began = time.monotonic()
     lab.clients.create_topic(_LOAD, partitions=6, configs={"min.insync.replicas": "2"})
-    found: list[tuple[Slice, Slice]] = []
     chance = random.Random(1)  # noqa: S311 - replayable
-    with _monitor(lab, kind) as monitor, _producer(lab) as producer:
-        _slice(producer, monitor, watched=True)
-        for _ in range(pairs):
-            first = chance.random() < 0.5
-            one, other = (
-                _slice(producer, monitor, watched=watched) for watched in (first, not first)
-            )
-            found.append((one, other) if first else (other, one))
-    ratio, low, high = _interval(
-        [on.batches_s / off.batches_s for on, off in found], chance, statistics.median
-    )
-    slow, slow_low, slow_high = _interval(found, chance, _p99_ratio)
-    on_s, off_s = (statistics.mean(pair[n].batches_s for pair in found) for n in (0, 1))
+    full: list[Quad] = []
+    paced: list[Quad] = []
+    with (
+        _monitor(lab, kind) as monitor,
+        _producer(lab, linger_ms=5) as fast,
+        _producer(lab, linger_ms=0) as steady,
+    ):
+        # The first of each only warms up.
+        for turn in range(-1, quads):
+            if turn > 0 and time.monotonic() > began + _WITHIN_S:
+                break
+            full.append(_quad(_flooded, fast, monitor, turn=turn))
+            paced.append(_quad(_paced, steady, monitor, turn=turn))
+    del full[0], paced[0]
+    ratio, low, high = _interval(full, chance, _median_throughput)
+    slow, slow_low, slow_high = _interval(paced, chance, p99_ratio)
+    noises = sorted(q.noise for q in full)
+    _, quiet_low, quiet_high = _interval(paced, chance, noise_of_p99)
+    on_s, off_s = (statistics.mean(b.records_s for q in full for b in q[n]) for n in (0, 1))
     return Row(
         "cost",
-        f"a producer (acks=all, batches of {_BATCH} records) beside {size:,} partitions watched",
+        f"a producer (acks=all) beside {size:,} partitions watched",
         str(kind),
         f"throughput and p99 within {LIMIT:.0%} of those without the monitor, at a round every "
         f"{ROUND_S:.0f} s",
-        f"{pairs} pairs of {ROUND_S:.0f} s on and off by chance: "
-        f"{on_s * _BATCH:,.0f} records/s on, "
-        f"{off_s * _BATCH:,.0f} off; throughput on/off {ratio:.3f} (median of pairs; 95 % interval "
-        f"{low:.3f} to {high:.3f}); p99 on/off {slow:.3f} ({slow_low:.3f} to {slow_high:.3f})",
+        f"{len(full)} times off, on, on, off or the reverse, {ROUND_S:.0f} s each. At full speed "
+        f"{on_s:,.0f} records/s on, {off_s:,.0f} off; throughput on/off {ratio:.3f} (median; 95 % "
+        f"interval {low:.3f} to {high:.3f}; off/off of the same runs {noises[0]:.3f} to "
+        f"{noises[-1]:.3f}). At {1 / _PACE_S:.0f} records/s p99 "
+        f"{1_000 * _p99([b for q in paced for b in q.on]):.1f} ms on, "
+        f"{1_000 * _p99([b for q in paced for b in q.off]):.1f} off; on/off {slow:.3f} "
+        f"({slow_low:.3f} to {slow_high:.3f}; off/off {quiet_low:.3f} to {quiet_high:.3f})",
         ratio >= 1 - LIMIT and slow <= 1 + LIMIT,
         time.monotonic() - began,
     )
 
 
-def _p99_ratio(found: Sequence[tuple[Slice, Slice]]) -> float:
-    on, off = (sorted(each for pair in found for each in pair[n].latencies) for n in (0, 1))
-    return on[int(0.99 * len(on))] / off[int(0.99 * len(off))]
-
-
 def _interval(found: list[Any], chance: random.Random, figure: Any) -> tuple[float, float, float]:
-    """The figure, and where 95 % of the figures of as many pairs drawn by chance from them lie."""
+    """The figure, and where 95 % of the figures of as many quads drawn by chance from them lie."""
     drawn = sorted(figure(chance.choices(found, k=len(found))) for _ in range(400))
     return figure(found), drawn[10], drawn[-11]
 
 
-def _slice(producer: Any, monitor: subprocess.Popen[str], *, watched: bool) -> Slice:
+Produce = Callable[[Any, Callable[[], bool]], Block]
+
+
+def _quad(produce: Produce, producer: Any, monitor: Monitor, *, turn: int) -> Quad:
+    order = (False, True, True, False) if turn % 2 == 0 else (True, False, False, True)
+    return quad_of([_block(produce, producer, monitor, watched=w) for w in order], order)
+
+
+def _block(produce: Produce, producer: Any, monitor: Monitor, *, watched: bool) -> Block:
+    """At least as long as the time between two rounds, and never shorter than the round itself:
+    what the monitor does must not fall outside of what is measured."""
+    ends = time.monotonic() + ROUND_S
+    if watched:
+        monitor.begin_round()
+    return produce(producer, lambda: time.monotonic() >= ends and monitor.idle)
+
+
+def _flooded(producer: Any, over: Callable[[], bool]) -> Block:
+    """What is acknowledged while as many records as may be are on their way: less than a second's
+    worth, so that what is sent in a block is told in that block."""
+    room, acknowledged = threading.Semaphore(_ON_THEIR_WAY), 0
+
+    def told(_: object) -> None:
+        nonlocal acknowledged
+        acknowledged += 1
+        room.release()
+
     began = time.monotonic()
-    if watched:
-        assert monitor.stdin is not None
-        print("round", file=monitor.stdin, flush=True)
-    latencies = []
-    while time.monotonic() < began + ROUND_S:
-        at = time.monotonic()
-        sent = [producer.send(_LOAD, _RECORD) for _ in range(_BATCH)]
-        producer.flush(60)
-        for each in sent:
-            each.get(60)
-        latencies.append(time.monotonic() - at)
-    took = time.monotonic() - began
-    if watched:
-        assert monitor.stdout is not None
-        assert monitor.stdout.readline().strip() == "done"
-    return Slice(watched, len(latencies) / took, latencies)
+    while not over():
+        for _ in range(_BATCH):
+            room.acquire()
+            producer.send(_LOAD, _RECORD).add_callback(told)
+    producer.flush(60)
+    return Block(acknowledged / (time.monotonic() - began), [])
+
+
+def _paced(producer: Any, over: Callable[[], bool]) -> Block:
+    """A record is late from when it was due, also where the one before it was in its way."""
+    producer.flush(60)
+    latencies: list[float] = []
+    began = due = time.monotonic()
+
+    def timed(_: object, since: float) -> None:
+        latencies.append(time.monotonic() - since)
+
+    while not over():
+        time.sleep(max(0.0, due - time.monotonic()))
+        producer.send(_LOAD, _RECORD).add_callback(timed, since=due)
+        due += _PACE_S
+    producer.flush(60)
+    return Block(len(latencies) / (time.monotonic() - began), latencies)
 
 
 @contextmanager
-def _producer(lab: Lab) -> Iterator[Any]:
+def _producer(lab: Lab, *, linger_ms: int) -> Iterator[Any]:
     from kafka import KafkaProducer  # noqa: PLC0415 - slow
 
-    producer = KafkaProducer(bootstrap_servers=lab.bootstrap, acks="all", linger_ms=0)
+    producer = KafkaProducer(bootstrap_servers=lab.bootstrap, acks="all", linger_ms=linger_ms)
     try:
         yield producer
     finally:
         producer.close(timeout=5)
 
 
-@contextmanager
-def _monitor(lab: Lab, kind: Kind) -> Iterator[subprocess.Popen[str]]:
+class Monitor:
     """A process of its own: its Python must not slow down the producer's. It gets what the brokers
     leave of the cores, as in real life it has another machine."""
-    command = [sys.executable, "-m", "tests.field.field_cost"]
-    process = subprocess.Popen(
-        [*command, lab.bootstrap, kind.version],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline().strip() == "ready"
-            yield process
-        finally:
-            process.kill()
+
+    def __init__(self, lab: Lab, kind: Kind) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.field.field_cost", lab.bootstrap, kind.version],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline().strip() == "ready"
+        self._idle = threading.Event()
+        self._idle.set()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def begin_round(self) -> None:
+        assert self._idle.is_set()
+        assert self._process.stdin is not None
+        self._idle.clear()
+        print("round", file=self._process.stdin, flush=True)
+
+    @property
+    def idle(self) -> bool:
+        assert self._process.poll() is None, "the monitor ended"
+        return self._idle.is_set()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for _ in self._process.stdout:
+            self._idle.set()
+
+    def close(self) -> None:
+        with self._process:
+            self._process.kill()
+        self._listener.join()
+
+
+@contextmanager
+def _monitor(lab: Lab, kind: Kind) -> Iterator[Monitor]:
+    with closing(Monitor(lab, kind)) as monitor:
+        yield monitor
 
 
 def _rounds_on_demand(bootstrap: str, version: str) -> None:

@@ -132,19 +132,18 @@ def play(
 
 def _round(lab: Lab, watch: Watch, tally: Tally, chance: random.Random) -> str:
     _write(lab, chance, acks="all")
-    # With KRaft a node that is cut off cannot shrink an ISR: nobody commits alone.
-    how = chance.choices(
-        ("stop", "kill", "tail", "alone"),
-        (1, 2, 5, 2 if tally.kind.mode == "zookeeper" else 0),
-    )[0]
+    how = chance.choices(("stop", "kill", "tail", "alone"), (1, 2, 5, 2))[0]
     # From 2.7 on an ISR is shrunk by way of the controller: only on its own broker one leads alone.
-    victim = lab.clients.controller() if how == "alone" else chance.choice(lab.brokers)
+    # With KRaft only the followers' fetches are cut off, so that everybody hears the controller.
+    of_controller = how == "alone" and tally.kind.mode == "zookeeper"
+    victim = lab.clients.controller() if of_controller else chance.choice(lab.brokers)
     others = [broker for broker in lab.brokers if broker != victim]
     watch.wait_rounds(1)
     ends: dict[int, int] = {}
     if how in {"tail", "alone"}:
         try:
-            ends = _make_tail(lab, victim, chance, alone=how == "alone")
+            kraft = tally.kind.mode == "kraft"
+            ends = _make_tail(lab, victim, chance, alone=how == "alone", kraft=kraft)
         except LabError:
             # 2.8 may wait for ever for an answer to its change of the ISR: nothing is committed.
             if not tally.kind.version.startswith("2.8."):
@@ -189,12 +188,14 @@ def _write(lab: Lab, chance: random.Random, *, acks: str | int) -> None:
     lab.clients.produce_many(batches, acks=acks)
 
 
-def _make_tail(lab: Lab, victim: int, chance: random.Random, *, alone: bool) -> dict[int, int]:
+def _make_tail(
+    lab: Lab, victim: int, chance: random.Random, *, alone: bool, kraft: bool
+) -> dict[int, int]:
     """Cut the victim off and write to what it leads. `alone`: until it commits without the others;
     returns where each partition of the unclean topic that it led then ended."""
     for other in lab.brokers:
         if other != victim:
-            lab.cut(victim, other)
+            lab.cut(victim, other, inner_only=alone and kraft)
     led = [p for p in lab.clients.describe(CLEAN, UNCLEAN) if p.leader == victim]
     if alone:
         time.sleep(2 * LAG_MS / 1_000)

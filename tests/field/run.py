@@ -190,7 +190,7 @@ def lively(folder: Path, options: argparse.Namespace, keep: Keep) -> None:
 
 def cost(folder: Path, options: argparse.Namespace, keep: Keep) -> None:
     for number, kind in enumerate(_wanted((LATEST,), options)):
-        field_cost.play(folder / str(number), kind, keep, options.pairs)
+        field_cost.play(folder / str(number), kind, keep, options.quads)
 
 
 EXPERIMENTS: Final[dict[str, Callable[[Path, argparse.Namespace, Keep], None]]] = {
@@ -216,7 +216,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=50, help="of truncation, a cluster (50)")
     parser.add_argument("--minutes", type=float, help="of truncation, a cluster, at the most")
     parser.add_argument("--load", type=float, default=30, help="minutes of load when lively (30)")
-    parser.add_argument("--pairs", type=int, default=60, help="of cost, monitor on and off (60)")
+    parser.add_argument("--quads", type=int, default=12, help="of cost, off on on off (12)")
     parser.add_argument("--part", metavar="NAME,...", help="of injected, only these")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.field import field_kip101, field_truncation
+from tests.field.field_cost import Block, Quad, noise_of_p99, p99_ratio, quad_of
 from tests.field.field_report import Row, merge, page
 from tests.field.field_watch import Alert
 from tests.field.lab import Kind, need_jars
@@ -62,3 +63,20 @@ def test_a_loss_is_grave_and_a_silent_broker_is_not() -> None:
     codes = ("TRN001", "TRN006", "ELE002", "SRC001", "ISR008", "TRN005")
     assert [code for code in codes if alert(code).grave] == ["TRN001", "TRN006", "ELE002"]
     assert str(alert("TRN001")) == "TRN001 committed-offsets-lost t-0 broker 1 offsets [1, 2)"
+
+
+def test_what_drifts_evenly_is_no_cost() -> None:
+    """A machine that becomes slower all the time, watched by a monitor that costs nothing."""
+    order = (True, False, False, True)
+    slower = [Block(records, []) for records in (400.0, 300.0, 200.0, 100.0)]
+    assert quad_of(slower, order).throughput == 1
+    assert quad_of(slower, order).noise < 1
+    costly = [each._replace(records_s=each.records_s * (0.9 if w else 1))
+              for each, w in zip(slower, order, strict=True)]  # fmt: skip
+    assert quad_of(costly, order).throughput == pytest.approx(0.9)
+
+
+def test_the_p99_of_all_blocks_that_were_watched_is_compared_with_that_of_the_others() -> None:
+    calm, felt = Block(1, [1.0] * 99 + [5.0]), Block(1, [1.0] * 98 + [6.0, 9.0])
+    assert p99_ratio([Quad((felt, felt), (calm, calm))]) == pytest.approx(9 / 5)
+    assert noise_of_p99([Quad((felt, felt), (calm, calm))]) == 1

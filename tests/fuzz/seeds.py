@@ -36,6 +36,7 @@ from tidestaff.consistency.model import (
 from tidestaff.consistency.versions import Mode, rules_for
 
 from tests.connectors.disk import TOPIC_ID
+from tests.connectors.old_rows import version_1
 from tests.connectors.segment_bytes import GZIP, old, v2
 from tests.fuzz.protocol_answers import built, usual
 from tests.fuzz.targets import ANSWERS
@@ -176,12 +177,14 @@ def _observations() -> list[Observation]:
 
 
 def _wire() -> list[bytes]:
-    rows = [wire.row_of(each) for each in _observations()]
+    seen = _observations()
+    rows = [wire.row_of(each) for each in seen]
     whole = [wire.to_bytes(row) for row in rows]
     return [
         *(b"\0" + data for data in whole),
         *(b"\1" + data[wire.HEADER_LENGTH :] for data in whole),
         *(bytes([2 + number]) + row.body for number, row in enumerate(rows)),
+        *(b"\5" + version_1(o).body for o in seen if isinstance(o, PartitionObservation)),
     ]
 
 

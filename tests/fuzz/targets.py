@@ -39,6 +39,7 @@ from tidestaff.connectors.errors import ConnectorError
 from tidestaff.connectors.fetch_sockets import decode_fetch, decode_versions
 from tidestaff.connectors.log_directories import Disk
 from tidestaff.connectors.segments import SegmentScan
+from tidestaff.connectors.setting_values import Told
 from tidestaff.connectors.zookeeper_configs import decode_config
 from tidestaff.consistency import checkpoint_files, znodes
 from tidestaff.consistency.errors import FormatError
@@ -225,12 +226,12 @@ class _Says:
     def topic_values(self, topics: Sequence[str], keys: Sequence[str]) -> TopicValues:
         return TopicValues(dict.fromkeys(topics, self._of(keys)))
 
-    def broker_values(self, broker: BrokerId, keys: Sequence[str]) -> Mapping[str, str]:
+    def broker_values(self, broker: BrokerId, keys: Sequence[str]) -> Mapping[str, Told]:
         del broker
         return self._of(keys)
 
-    def _of(self, keys: Sequence[str]) -> dict[str, str]:
-        return {key: value for key, value in self._values.items() if key in keys}
+    def _of(self, keys: Sequence[str]) -> dict[str, Told]:
+        return {key: Told(value) for key, value in self._values.items() if key in keys}
 
 
 def settings_from(answers: Mapping[str, str], changed: ChangedValues | None) -> None:
@@ -274,10 +275,13 @@ WIRE: Final = _one_of(
         wire.from_bytes,
         _row,
         *(
-            lambda data, kind=kind: wire.observation_of(  # type: ignore[misc]
-                wire.Row(1, kind, "c", "s", "t-0", 1, 0, 1, [], [], [], [], [], data)
+            lambda data, version=version, kind=kind: wire.observation_of(  # type: ignore[misc]
+                wire.Row(version, kind, "c", "s", "t-0", 1, 0, 1, [], [], [], [], [], data)
             )
-            for kind in (wire.PARTITION, wire.CLUSTER, wire.HEALTH)
+            for version, kind in (
+                *((wire.SCHEMA_VERSION, kind) for kind in (wire.PARTITION, wire.CLUSTER)),
+                *((wire.OLDEST_VERSION, kind) for kind in (wire.HEALTH, wire.PARTITION)),
+            )
         ),
     ),
     wire.WireError,
@@ -293,7 +297,9 @@ ANSWERS: Final[tuple[tuple[Any, Callable[[Any], object]], ...]] = (
     (
         DescribeConfigsResponse,
         lambda answer: [
-            broker_decoding.values_of(each) for each in broker_decoding.items(answer.results)
+            broker_decoding.values_of(each, topic=topic)
+            for each in broker_decoding.items(answer.results)
+            for topic in (True, False)
         ],
     ),
     (

@@ -535,12 +535,9 @@ _REPLICAS: Final = (
             "isr-slow-measured-by-the-second-reading",
             (
                 "leader_end = sight.leader.log_end_offset if sight.leader is not None else None\n"
-                "    if remembered is None or leader_end is None or reading.log_end_offset is None:"
+                "    if memory is None or remembered is None"
             ),
-            (
-                "leader_end = sight.leader_end\n"
-                "    if remembered is None or leader_end is None or reading.log_end_offset is None:"
-            ),
+            "leader_end = sight.leader_end\n    if memory is None or remembered is None",
             "what the leader took after the follower was read is no lag",
         ),
         (

@@ -169,6 +169,7 @@ def test_the_archive_is_a_package_and_the_same_every_time(tmp_path: Path) -> Non
         "tidestaff/__init__.py",
         "tidestaff/streaming/operator/judging.py",
         "tidestaff/conf/avro/v1/observation.avsc",
+        "tidestaff/conf/avro/v2/partition.avsc",
         "tidestaff/streaming/worker_daemon.py",
     } <= set(names)
     assert not [name for name in names if "__pycache__" in name]

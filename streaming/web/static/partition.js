@@ -144,6 +144,9 @@ function changes(before, after) {
 }
 
 // How far the bytes of all copies have been compared.
+// Where a setting comes from, if that is known.
+const from = (source) => (source ? ` (${source})` : "");
+
 function contents(state) {
   const known = state.verified;
   if (!known)
@@ -241,7 +244,8 @@ export async function partition([cluster, topic, number], query) {
         "p",
         {},
         `Leader ${state.leader < 0 ? "none" : state.leader}, epoch ${state.leader_epoch}; ISR (${state.isr.join(" ")}) of (${state.assignment.join(" ")}); `,
-        `min.insync.replicas ${state.min_insync_replicas}; unclean election ${state.unclean_election_allowed ? "allowed" : "not allowed"}; `,
+        `min.insync.replicas ${state.min_insync_replicas}${from(state.min_insync_replicas_source)}; `,
+        `unclean election ${state.unclean_election_allowed ? "allowed" : "not allowed"}${from(state.unclean_election_source)}; `,
         `Kafka ${state.rules.version} ${state.rules.mode}; committed ${range(state.committed)}.`,
       ),
       contents(state),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tidestaff.streaming.lab.plan import LOOPBACK
 from tidestaff.streaming.lab.processes import Processes, live_pid, start_time
-from tidestaff.streaming.lab.wires import Gates, owns, socket_inode
+from tidestaff.streaming.lab.wires import Cut, Gates, owns, socket_inode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,12 +68,24 @@ def test_a_gate_is_closed_while_its_pair_is_cut_and_others_stay_open() -> None:
         gates = Gates()
         one, other = frozenset({1, 2}), frozenset({1, 3})
         seen = [gates.between(one).is_set()]
-        gates.cut({one})
+        gates.cut({Cut(one)})
         seen += [gates.between(one).is_set(), gates.between(other).is_set()]
-        gates.cut({other})
+        gates.cut({Cut(other)})
         return [*seen, gates.between(one).is_set(), gates.between(other).is_set()]
 
     assert asyncio.run(look()) == [True, False, True, True, False]
+
+
+def test_where_only_brokers_are_cut_off_their_controllers_hear_each_other() -> None:
+    async def look() -> list[bool]:
+        gates, pair = Gates(), frozenset({1, 2})
+        early = gates.between(pair), gates.between(pair, inner=False)
+        gates.cut({Cut(pair, inner_only=True)})
+        seen = [each.is_set() for each in early]
+        gates.cut({Cut(pair)})
+        return seen + [each.is_set() for each in early]
+
+    assert asyncio.run(look()) == [False, True, False, False]
 
 
 def test_a_process_that_another_object_ended_is_collected(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from tidestaff.consistency.model import (
     OffsetRange,
     PartitionObservation,
     ProblemKind,
+    SettingSource,
 )
 from tidestaff.consistency.monitor import step
 from tidestaff.consistency.verdict import Scope, Verdicts, Violated
@@ -375,14 +376,26 @@ def test_a_setting_that_has_a_default_may_be_new() -> None:
     bucket.process(block_of(_calm(5_000)))
     saved = Keeper(bucket).save()
     rest = json.loads(saving._unpacked(saved.rest))
-    rest["layout"]["PartitionSettings"].pop()
-    rest["shared"] = [[kind, value[:-1] if kind == 1 else value] for kind, value in rest["shared"]]
+    new = 3
+    assert rest["layout"]["PartitionSettings"][-new:] == [
+        *("unclean_leader_election_enable_source", "min_insync_replicas_source"),
+        "replica_lag_time_max_ms_source",
+    ]
+    del rest["layout"]["PartitionSettings"][-new:]
+    rest["shared"] = [
+        [kind, value[:-new] if kind == 1 else value] for kind, value in rest["shared"]
+    ]
     older = saved._replace(rest=saving._packed(saving._json(rest)))
     again = restore(older, LIMITS).bucket
     entry = again.partitions["simulated", "a-0"]
     again.catch_up(entry)
     assert entry.memory is not None
-    assert entry.memory.settings == observation_of(_calm(1_000)[1]).settings  # type: ignore[union-attr]
+    assert entry.memory.settings == replace(
+        observation_of(_calm(1_000)[1]).settings,  # type: ignore[union-attr]
+        unclean_leader_election_enable_source=SettingSource.UNKNOWN,
+        min_insync_replicas_source=SettingSource.UNKNOWN,
+        replica_lag_time_max_ms_source=SettingSource.UNKNOWN,
+    )
 
 
 def test_silence_since_the_very_beginning_is_kept() -> None:
