@@ -22,6 +22,10 @@ ARGUMENTS: Final = {
     "--resourceProfileId": "SPARK_RESOURCE_PROFILE_ID",
     "--podName": "SPARK_EXECUTOR_POD_NAME",
 }
+SECRET_FILES: Final = (
+    "-Dspark.authenticate.secret.file=",
+    "-Dspark.authenticate.secret.executor.file=",
+)
 _OPTION: Final = re.compile(r"SPARK_JAVA_OPT_(\d+)")
 
 
@@ -36,11 +40,16 @@ def command(environment: Mapping[str, str], jars: Path, java: str) -> list[str]:
         for name, value in environment.items()
         if (match := _OPTION.fullmatch(name)) is not None
     ]
+    options = [value for _, value in sorted(numbered)]
+    if any(each.startswith(SECRET_FILES) for each in options):
+        # Spark reads such a file where it knows itself on Kubernetes, which an executor is not told
+        # before it has asked the driver; and to ask the driver it needs the secret.
+        options.append("-Dspark.master=k8s://driver")
     memory = environment["SPARK_EXECUTOR_MEMORY"]
     extra = environment.get("SPARK_EXTRA_CLASSPATH")
     return [
         java,
-        *(value for _, value in sorted(numbered)),
+        *options,
         f"-Xms{memory}",
         f"-Xmx{memory}",
         "-cp",

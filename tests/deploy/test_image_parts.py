@@ -53,6 +53,17 @@ def test_an_executor_is_started_with_what_its_pod_says() -> None:
     assert asked["--hostname"] == "10.0.0.9"
 
 
+@pytest.mark.parametrize("which", ["file", "executor.file"])
+def test_an_executor_that_is_to_read_its_secret_from_a_file_knows_it_is_on_kubernetes(
+    which: str,
+) -> None:
+    """Else Spark does not look into the file; tests/helm/test_client_mode.py runs it."""
+    options = {"SPARK_JAVA_OPT_0": f"-Dspark.authenticate.secret.{which}=/secret"}
+    words = part("executor").command({**SET, **options}, Path("/jars"), "java")
+    assert "-Dspark.master=k8s://driver" in words
+    assert "-Dspark.master=k8s://driver" not in part("executor").command(SET, Path("/j"), "java")
+
+
 def test_an_executor_that_spark_did_not_start_says_what_is_missing() -> None:
     with pytest.raises(SystemExit, match=r"SPARK_DRIVER_URL.* not set"):
         part("executor").command({}, Path("/jars"), "java")

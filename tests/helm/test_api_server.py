@@ -4,7 +4,13 @@ run says, what admission says of every object and pod, and what an install leave
 from __future__ import annotations
 
 import copy
+import json
+import os
 import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -14,6 +20,7 @@ from tests.helm.chart import (
     CHART,
     NAMESPACE,
     RELEASE,
+    ROOT,
     VALUE_SETS,
     Manifest,
     helm,
@@ -23,7 +30,6 @@ from tests.helm.chart import (
 )
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Iterator
 
 pytestmark = pytest.mark.slow
@@ -198,3 +204,63 @@ def test_it_is_installed_upgraded_rolled_back_and_leaves_its_claim(server: ApiSe
     assert names_left(server, namespace) == first
     on(server, "uninstall", namespace=namespace)
     assert names_left(server, namespace) == {"PersistentVolumeClaim/demo-tidestaff-work"}
+
+
+def documented(name: str) -> list[str]:
+    """What docs/operations.md and docs/kubernetes.md tell people to do with a program, each in one
+    line, but for what needs a kubelet."""
+    text = "".join(
+        (ROOT / "docs" / f"{each}.md").read_text() for each in ("kubernetes", "operations")
+    )
+    blocks = re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    lines = [re.sub(r"\s+#.*$", "", line) for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line.startswith(f"{name} ") and " exec " not in line]
+
+
+def test_what_operators_are_told_to_do_can_be_done(server: ApiServer, tmp_path: Path) -> None:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("there is no kubectl (Debian: kubernetes-client): its commands are not tried")
+    # By the names the documents use.
+    release, namespace = "tidestaff", "documented"
+    server.make_namespace(namespace, "restricted")
+    where = ("--namespace", namespace, "--kubeconfig", server.kubeconfig())
+    values = {
+        "transport": {"bootstrapServers": "transport:9092"},
+        "clusters": [
+            {
+                "name": "east",
+                "options": {"bootstrap_servers": "e:9092"},
+                "existingSecret": "east-client",
+            }
+        ],
+    }
+    given = json.dumps(values)
+    done = helm("install", release, str(CHART), *where, "--values", "-", given=given)
+    assert done.returncode == 0, done.stderr
+    for file in ("client.properties", "ca.pem"):
+        (tmp_path / file).write_text("of this test")
+    programs = {"kubectl": kubectl, "helm": f"{Path(sys.executable).parent / 'helm'}"}
+    tried = [*documented("helm"), *documented("kubectl")]
+    assert len(tried) >= 6
+    for line in tried:
+        words = line.replace("-n monitoring", f"-n {namespace}").replace(
+            "helm/tidestaff", str(CHART)
+        )
+        for name, program in programs.items():
+            words = re.sub(rf"(^|[|] ){name} ", rf"\g<1>{program} ", words)
+        ran = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", words],
+            cwd=tmp_path,
+            env={**os.environ, "KUBECONFIG": server.kubeconfig()},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert ran.returncode == 0, f"{line}: {ran.stderr}"
+    collector = f"/apis/apps/v1/namespaces/{namespace}/deployments/tidestaff-collect-east"
+    template = server.ask("GET", collector).body["spec"]["template"]
+    assert "kubectl.kubernetes.io/restartedAt" in template["metadata"]["annotations"]
+    secret = server.ask("GET", f"/api/v1/namespaces/{namespace}/secrets/east-client").body
+    assert set(secret["data"]) == {"client.properties", "ca.pem"}

@@ -59,7 +59,7 @@
 {{- fail "agent.strimzi: give namespace and cluster of the Kafka resource" -}}
 {{- end -}}
 {{- range $key, $value := $values.job.sparkConf -}}
-{{- if and (regexMatch "(?i)(password|jaas|\\.secret$|secret\\.?key$|access\\.key$|account\\.key)" $key) (not (hasPrefix "${" (toString $value))) -}}
+{{- if and (regexMatch "(?i)(password|jaas|\\.secret$|secret\\.?key$|access\\.key$|account\\.key|oauthToken$)" $key) (not (hasPrefix "${" (toString $value))) -}}
 {{- fail (printf "job.sparkConf: %s is a secret and would stand in a ConfigMap: put it into a Secret, name that in secretMounts, and write %s: ${file:/etc/tidestaff/secrets/NAME/KEY}" $key $key) -}}
 {{- end -}}
 {{- end -}}

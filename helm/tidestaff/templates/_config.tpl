@@ -87,6 +87,7 @@
   "spark.kubernetes.executor.disableConfigMap" "true"
   "spark.kubernetes.driver.ownPersistentVolumeClaim" "false"
   "spark.kubernetes.driver.reusePersistentVolumeClaim" "false"
+  "spark.kubernetes.driver.service.deleteOnTermination" "false"
   | toJson -}}
 {{- end -}}
 
