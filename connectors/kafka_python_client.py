@@ -10,6 +10,7 @@ import copy
 import logging
 import re
 import threading
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka import errors as kafka_errors  # type: ignore[import-untyped]
@@ -42,6 +43,7 @@ _AUTHENTICATION: Final = (
 )
 _TOKEN: Final = "sasl_oauth_token_provider"  # noqa: S105 - a name
 
+_KERBEROS: Final = "gssapi"
 _TLS: Final = re.compile(r"\[SSL: (\w+)\]")
 
 
@@ -66,6 +68,12 @@ class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
 def library_options(properties: Mapping[str, object]) -> dict[str, object]:
     """Options with what only the library's own classes can be."""
     found = dict(properties)
+    if found.get("sasl_mechanism") == "GSSAPI" and find_spec(_KERBEROS) is None:
+        raise OptionError(
+            "sasl.mechanism",
+            "is GSSAPI, for which the Python package gssapi is missing",
+            "install gssapi beside tidestaff, or take another mechanism",
+        )
     if _TOKEN in found:
         found[_TOKEN] = _TokenProvider(found[_TOKEN])  # type: ignore[arg-type]
     return found
@@ -132,13 +140,13 @@ class KafkaPythonClient:
                 why = net.run(_refusal, manager, self.timeout_ms) or error
             net.run(_closing, manager)
             net.close()
-            if isinstance(why, kafka_errors.KafkaError):
+            if isinstance(why, kafka_errors.KafkaError) or _of_kerberos(why):
                 raise self._unreachable(why) from None
             raise
         return net, manager
 
-    def _unreachable(self, error: Exception) -> ConnectorError:
-        refused = isinstance(error, _AUTHENTICATION)
+    def _unreachable(self, error: BaseException) -> ConnectorError:
+        refused = isinstance(error, _AUTHENTICATION) or _of_kerberos(error)
         kind = AuthenticationRefusedError if refused else ClusterUnreachableError
         return kind(self._bootstrap_servers, _cause(error))
 
@@ -193,6 +201,10 @@ class KafkaPythonClient:
         except kafka_errors.KafkaError as error:
             self._silent.add(broker)
             raise BrokerSilentError(broker, type(error).__name__) from None
+        except Exception as error:
+            if not _of_kerberos(error):
+                raise
+            raise AuthenticationRefusedError(f"broker {broker}", _cause(error)) from None
         self._silent.discard(broker)
         return answer
 
@@ -213,11 +225,22 @@ async def _refusal(manager: Any, timeout_ms: int) -> Exception | None:
             # It has told its versions and then hung up; the library does not read its last words.
             if connection.broker_version_data is not None and manager.config["sasl_mechanism"]:
                 return _LoggingInError("it hangs up while we log in")
+        except Exception as error:
+            if not _of_kerberos(error):
+                raise
+            return error
     return None
 
 
-def _cause(error: Exception) -> str:
+def _of_kerberos(error: BaseException) -> bool:
+    """Whether there is no ticket, or none that counts: the library passes such errors on."""
+    return type(error).__module__.partition(".")[0] == _KERBEROS
+
+
+def _cause(error: BaseException) -> str:
     """Of the library's texts only what cannot hold a secret."""
+    if _of_kerberos(error):
+        return f"Kerberos: {type(error).__name__}"
     if isinstance(error, _LoggingInError):
         return str(error.args[0])
     tls = _TLS.search(str(error))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tidestaff.connectors.errors import (
     AnswerMalformedError,
+    AuthenticationRefusedError,
     ClusterUnreachableError,
     NotAuthorizedError,
     OptionError,
@@ -92,6 +93,40 @@ def test_a_property_the_client_does_not_have_is_named_without_its_value() -> Non
     with pytest.raises(OptionError, match=r"ssl\.cafil is not a property") as caught:
         reader_of("127.0.0.1:9", ssl_cafil="hunter2")
     assert "hunter2" not in str(caught.value)
+
+
+def test_kerberos_without_its_package_is_told_before_anybody_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidestaff.connectors.kafka_python_client.find_spec", lambda _: None)
+    with pytest.raises(OptionError, match="package gssapi is missing"):
+        reader_of("127.0.0.1:9", sasl_mechanism="GSSAPI", security_protocol="SASL_PLAINTEXT")
+
+
+def test_without_a_ticket_the_credentials_are_refused_and_nothing_of_them_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The manager tries until its time is over; a connection of its own says why."""
+    from kafka.errors import KafkaTimeoutError  # type: ignore[import-untyped]  # noqa: PLC0415
+    from kafka.net.manager import (  # type: ignore[import-untyped]  # noqa: PLC0415 - slow
+        KafkaConnectionManager,
+    )
+
+    missing = type("MissingCredentialsError", (Exception,), {"__module__": "gssapi.raw.exceptions"})
+
+    def bootstrap(*_: object) -> None:
+        raise KafkaTimeoutError
+
+    def connection(*_: object, **__: object) -> None:
+        raise missing("no credentials in FILE:/home/hunter2/cc")
+
+    monkeypatch.setattr(KafkaConnectionManager, "bootstrap", bootstrap)
+    monkeypatch.setattr(KafkaConnectionManager, "get_connection", connection)
+    reader = reader_of("127.0.0.1:9")
+    with pytest.raises(AuthenticationRefusedError, match="MissingCredentialsError") as caught:
+        reader.metadata(0)
+    assert "hunter2" not in str(caught.value)
+    assert [each.name for each in threading.enumerate() if "kafka-io" in each.name] == []
 
 
 @pytest.mark.parametrize(

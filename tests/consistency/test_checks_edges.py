@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tidestaff.consistency.checks.sight import Sight
-from tidestaff.consistency.model import BatchDigest, LineageSource, OffsetRange, Registration
+from tidestaff.consistency.model import (
+    BatchDigest,
+    LineageSource,
+    OffsetRange,
+    Registration,
+    SettingSource,
+)
 from tidestaff.consistency.monitor import judge_partition, step
 from tidestaff.consistency.verdict import Holds, Unknown
 from tidestaff.consistency.versions import Mode
@@ -124,6 +130,30 @@ def test_a_controller_that_was_not_read_may_have_just_come() -> None:
     watch = Watch(controller=None).settle()
     watch.stop(3).see(15)
     assert not watch.raised
+
+
+def test_evidence_names_the_setting_and_where_it_is_set() -> None:
+    watch = Watch(isr=(1,)).setting(
+        unclean_leader_election_enable=True,
+        unclean_leader_election_enable_source=SettingSource.TOPIC,
+        min_insync_replicas=2,
+        min_insync_replicas_source=SettingSource.STATIC,
+    )
+    watch.log(2, leo=8, hw=8).log(3, leo=8, hw=8).see(140)
+    unclean = "unclean.leader.election.enable=true (topic override)"
+    assert "min.insync.replicas=2 (brokers' properties)" in watch.raised["ISR007"].because
+    assert unclean in watch.raised["FCT002"].because
+    watch.stop(1).change(leader=2, epoch=1, isr=(2,), recovering=True).see()
+    assert unclean in watch.raised["ELE009"].because
+
+
+def test_evidence_names_the_lag_time_that_is_exceeded() -> None:
+    watch = Watch().setting(replica_lag_time_max_ms_source=SettingSource.CLUSTER).settle()
+    for _ in range(18):
+        end = watch.logs[1].leo + 10
+        watch.log(1, leo=end).log(2, leo=end).see()
+    told = "replica.lag.time.max.ms=30000 (changed for all brokers)"
+    assert told in watch.raised["ISR003"].because
 
 
 def test_a_follower_a_fetch_behind_after_a_gap_is_not_suspected() -> None:

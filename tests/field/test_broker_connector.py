@@ -140,7 +140,10 @@ def test_every_replica_tells_what_consumers_and_files_say(lab: Lab, topic: str) 
             (leader,) = [r for r in each.replicas if r.leads]
             assert leader.lineage_source is LineageSource.LEADER_ANSWERS
             assert leader.lineage == (EpochEntry(0, 0),)
-            assert each.settings.min_insync_replicas == 2
+            told = each.settings.told("min_insync_replicas")
+            assert told == "min.insync.replicas=2 (topic override)"
+            told = each.settings.told("replica_lag_time_max_ms")
+            assert told == "replica.lag.time.max.ms=30000 (Kafka's default)"
             assert not each.authoritative
             assert each.state.partition_epoch == -1
         assert watch.cluster.answering == NODES

@@ -81,6 +81,10 @@ class Target(NamedTuple):
     run: Callable[[bytes], None]
 
 
+# As repr shows it; a backslash of the text itself is shown as two.
+_HALF_CHARACTER: Final = re.compile(r"(?<!\\)(?:\\\\)*\\ud[89a-f]")
+
+
 def _one_of(
     decoders: tuple[Callable[[bytes], object], ...], *allowed: type[Exception]
 ) -> Callable[[bytes], None]:
@@ -92,7 +96,7 @@ def _one_of(
                 _is_clear(error)
             else:
                 # All of it travels on in Avro, which has no half characters.
-                assert not re.search(r"\\ud[89a-f]", repr(found)), found
+                assert not _HALF_CHARACTER.search(repr(found)), found
 
     return run
 

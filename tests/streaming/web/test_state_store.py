@@ -49,6 +49,25 @@ def test_a_repeated_batch_changes_nothing(tmp_path: Path) -> None:
     watched.close()
 
 
+def test_settings_are_shown_with_where_they_come_from_where_the_store_knows(
+    tmp_path: Path,
+) -> None:
+    watched = Watched(tmp_path / "w").play(CALM, "c").finish()
+    watched.close()
+    names = ("min_insync_replicas_source", "unclean_election_source")
+    with StateReader(watched.places.state) as reader:
+        shown, _ = reader.partitions(PartitionFilter(), limit=1)
+    assert [shown[0][name] for name in names] == ["brokers' properties"] * 2
+    with sqlite3.connect(watched.places.state) as db:
+        for number, text in db.execute("SELECT id, text FROM shapes").fetchall():
+            older = {k: v for k, v in json.loads(text).items() if k != "sources"}
+            db.execute("UPDATE shapes SET text = ? WHERE id = ?", (json.dumps(older), number))
+    db.close()
+    with StateReader(watched.places.state) as reader:
+        shown, _ = reader.partitions(PartitionFilter(), limit=1)
+    assert [shown[0][name] for name in names] == ["", ""]
+
+
 def test_offsets_shown_are_those_in_memory(watched: Watched) -> None:
     with StateReader(watched.places.state) as reader:
         shown, total = reader.partitions(PartitionFilter(), limit=100)
