@@ -219,10 +219,15 @@ def _retention(faults: RandomFaults) -> list[Action]:
     found = []
     for broker in faults.up():
         for partition, replica in sorted(broker.replicas.items()):
-            stops = replica.preset.retention_stops_at_hw
-            end = replica.high_watermark if stops else replica.log_end
-            offset = (replica.log.start + end) // 2
-            found.append(_one(do="retention", broker=broker.id, **_of(partition), offset=offset))
+            watermark, stops = replica.high_watermark, replica.preset.retention_stops_at_hw
+            offsets = [(replica.log.start + watermark) // 2]
+            if not stops and watermark < replica.log_end:
+                # Seldom so, and what those versions do differently: all that is there may be old.
+                offsets.append(replica.log_end)
+            found += [
+                _one(do="retention", broker=broker.id, **_of(partition), offset=offset)
+                for offset in offsets
+            ]
     return found
 
 

@@ -177,9 +177,22 @@ def _claimed_beyond(watched: Watched, alarm: Alarm) -> list[OffsetRange]:
                 and told is not None
                 and loss.at_ms <= earlier.until_ms < alarm.until_ms
             ):
-                fresh = minus(fresh, [told])
+                fresh = minus(fresh, minus([told], _first_shown(watched, loss, earlier, alarm)))
         left = minus(left, fresh)
     return left
+
+
+def _first_shown(watched: Watched, loss: Loss, earlier: Alarm, alarm: Alarm) -> list[OffsetRange]:
+    """Which of the lost records samples showed only after the earlier alarm, up to this one: what
+    that one named at their offsets were others. Who never showed does not count, nor does who was
+    shown before: either is told once."""
+    seen = [g for g in watched.watcher.glimpses.get(loss.partition, []) if g.topic == loss.topic_id]
+
+    def shown(until_ms: int) -> list[OffsetRange]:
+        samples = [(*g.shown, *g.doubtful) for g in seen if g.at_ms <= until_ms]
+        return [OffsetRange(run.start, run.end) for run in _those_in(loss.records, samples)]
+
+    return minus(shown(alarm.at_ms), shown(earlier.at_ms))
 
 
 def _leader_seen(watched: Watched, loss: Loss, alarm: Alarm) -> bool:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.proof.histories import Plan, Watched, live_again
+from tests.proof.histories import Plan, Watched, live, live_again
 from tests.proof.ledger import DELETING, FELL_BACK, REPLACED_DISK, judge
+from tests.proof.search import plan_of
 
 UNCLEANLY = {"unclean_leader_election_enable": True}
 TWO_SECONDS_MS = 2_000
@@ -163,3 +164,20 @@ def test_a_sample_that_tells_the_new_disk_from_the_old_one_leaves_no_excuse(show
     else:
         glimpses[at] = glimpses[at]._replace(ends=others, registered=frozenset({2}))
     assert judge(watched).false == {"TRN006": len(raised)}
+
+
+@pytest.mark.parametrize("preset", ["2.8.2", "3.9.1"])
+def test_a_loss_of_records_that_nobody_had_shown_was_not_reported_with_others(preset: str) -> None:
+    """Seed 1205 of the search: a deposed leader wakes up and shows what it had committed, where
+    the loss of other records was reported while it slept. It is told once, too."""
+    watched = live(plan_of("all faults", preset, 1205, 200))
+    assert judge(watched).disagreements == 0
+    first, second = (
+        a
+        for a in watched.watcher.alarms
+        if a.violated.offsets in ((0, 117), (96, 119)) and a.violated.code == "TRN001"
+    )
+    assert first.at_ms < second.at_ms
+    again = second._replace(at_ms=second.at_ms + 2_000, until_ms=second.until_ms + 2_000)
+    watched.watcher.alarms.append(again)
+    assert judge(watched).false == {"TRN001": 1}
