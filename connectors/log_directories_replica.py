@@ -120,24 +120,22 @@ class ReplicaReader:
         *,
         log_ends: bool,
     ) -> ReplicaFiles:
-        """Checkpoints first, then the log's end, then the lineage. May raise that the directory is
-        gone or cannot be read."""
+        """Checkpoints were read before: now the log's end, then the lineage. May raise that the
+        directory is gone or cannot be read."""
         kept = self._kept.get((path, partition))
         if kept is not None and not log_ends and kept.identities == _identities(parent, partition):
             return kept.files
         place, topic = f"{path}/{partition}", partition.topic
         with opened_directory(str(partition), parent, place) as directory:
-            if kept is not None and log_ends:
-                end = self._log_end(directory, partition, place, files.problems)
-                if kept.identities == _identities_in(directory):
-                    return kept.files._replace(end=end)
+            end = self._log_end(directory, partition, place, files.problems) if log_ends else None
             identities = _identities_in(directory)
+            if kept is not None and kept.identities == identities:
+                return kept.files._replace(end=end)
             said = files.parsed(
                 *(PARTITION_METADATA, directory, place, parse_partition_metadata),
                 largest=SMALL_TEXT,
                 topic=topic,
             )
-            end = self._log_end(directory, partition, place, files.problems) if log_ends else None
             epochs = files.parsed(
                 *(LEADER_EPOCHS, directory, place, parse_leader_epochs),
                 largest=_EPOCHS_TEXT,

@@ -1,4 +1,4 @@
-"""How far all copies of a partition were compared, byte by byte, and found equal.
+"""How far all copies of a partition were compared, batch by batch, and found equal.
 
 Digests come for a range now and then, each where the last one ended. What they showed holds until
 a log is cut below it, other records are written there, or a copy is made that nobody has compared.

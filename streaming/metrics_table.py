@@ -49,7 +49,7 @@ _ALL: Final = (
     Definition(
         "verified_partitions",
         GAUGE,
-        "Partitions whose copies were compared byte by byte and are equal as far as that came.",
+        "Partitions whose copies were compared batch by batch and are equal as far as that came.",
         ("cluster",),
     ),
     Definition(

@@ -425,11 +425,12 @@ def test_thousands_of_problems_of_one_kind_are_not_listed_one_by_one(log_dir: Pa
     assert problems[-1].reason == "30 more of this kind"
 
 
+@pytest.mark.parametrize("log_ends", [False, True], ids=["plain", "with-log-ends"])
 def test_files_that_have_not_changed_are_not_opened_again(
-    log_dir: Path, monkeypatch: pytest.MonkeyPatch
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch, log_ends: bool
 ) -> None:
     reader = reading(log_dir)
-    before = reader.read(None, log_ends=False)
+    before = reader.read(None, log_ends=log_ends)
     opened: list[str] = []
     really = os.open
 
@@ -438,23 +439,24 @@ def test_files_that_have_not_changed_are_not_opened_again(
         return really(name, *given, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "open", noting)
-    assert reader.read(None, log_ends=False).replicas == before.replicas
+    assert reader.read(None, log_ends=log_ends).replicas == before.replicas
     assert "leader-epoch-checkpoint" not in opened
     assert "replication-offset-checkpoint" in opened
 
 
+@pytest.mark.parametrize("log_ends", [False, True], ids=["plain", "with-log-ends"])
 @pytest.mark.parametrize("renamed", [True, False])
 def test_a_file_with_another_content_is_read_whatever_its_length(
-    log_dir: Path, renamed: bool
+    log_dir: Path, renamed: bool, log_ends: bool
 ) -> None:
     reader = reading(log_dir)
-    reader.read(None, log_ends=False)
+    reader.read(None, log_ends=log_ends)
     epochs = log_dir / "t-0" / "leader-epoch-checkpoint"
     target = log_dir / "t-0" / "leader-epoch-checkpoint.tmp" if renamed else epochs
     target.write_text("0\n1\n7 0\n")
     target.rename(epochs)
-    assert reader.read(None, log_ends=False).replicas[T0].lineage == (EpochEntry(7, 0),)
-    assert reader.read(None, log_ends=False).replicas[T1].lineage == (EpochEntry(0, 0),)
+    assert reader.read(None, log_ends=log_ends).replicas[T0].lineage == (EpochEntry(7, 0),)
+    assert reader.read(None, log_ends=log_ends).replicas[T1].lineage == (EpochEntry(0, 0),)
 
 
 def test_a_malformed_file_is_told_every_time_until_it_is_well(log_dir: Path) -> None:

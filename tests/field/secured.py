@@ -82,39 +82,49 @@ def _acl(acl: Acl, user: str) -> Any:
 
 
 @contextmanager
-def secured(folder: Path, version: str = VERSION) -> Iterator[SecuredLab]:
-    """One node of KRaft; SASL with three mechanisms, TLS, and TLS with a client's certificate."""
-    names = ("SASL", "TLS", "MTLS")
-    ports = dict(zip(names, free_ports(len(names)), strict=True))
+def secured(folder: Path, version: str = VERSION, *, brokers: int = 1) -> Iterator[SecuredLab]:
+    """Nodes of KRaft; SASL with three mechanisms, TLS, TLS with a client's certificate, and SASL
+    over TLS. `listeners` are those of the first."""
+    names = ("SASL", "TLS", "MTLS", "BOTH")
     make_certificates(folder)
-    plan = make_plan(folder / "lab", version=version, brokers=1)
-    mine = f"PLAINTEXT://{LOOPBACK}:{plan.clients[1]},INNER://{LOOPBACK}:{plan.inner[1]}"
-    mine += "".join(f",{name}://{LOOPBACK}:{port}" for name, port in ports.items())
-    plan.settings[1] = {
-        "listeners": mine,
-        "advertised.listeners": mine,
+    plan = make_plan(folder / "lab", version=version, brokers=brokers)
+    ports: dict[str, int] = {}
+    for number in reversed(plan.brokers):
+        ports = dict(zip(names, free_ports(len(names)), strict=True))
+        plain = f"PLAINTEXT://{LOOPBACK}:{plan.clients[number]}"
+        mine = f"{plain},INNER://{LOOPBACK}:{plan.inner[number]}"
+        mine += "".join(f",{name}://{LOOPBACK}:{port}" for name, port in ports.items())
+        plan.settings[number] = _settings(folder, mine)
+    with Lab(plan) as lab:
+        listeners = {name: f"{LOOPBACK}:{port}" for name, port in ports.items()}
+        found = SecuredLab(lab, listeners, folder)
+        _make_user(found)
+        yield found
+
+
+def _settings(folder: Path, listeners: str) -> dict[str, str]:
+    of_users = f"{_SECURITY}.scram.ScramLoginModule required;"
+    return {
+        "listeners": listeners,
+        "advertised.listeners": listeners,
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INNER:PLAINTEXT,"
-        "SASL:SASL_PLAINTEXT,TLS:SSL,MTLS:SSL",
+        "SASL:SASL_PLAINTEXT,TLS:SSL,MTLS:SSL,BOTH:SASL_SSL",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,OAUTHBEARER",
         "listener.name.sasl.plain.sasl.jaas.config": f"{_SECURITY}.plain.PlainLoginModule "
         f'required user_{USER}="simple";',
-        "listener.name.sasl.scram-sha-512.sasl.jaas.config": f"{_SECURITY}.scram."
-        "ScramLoginModule required;",
+        "listener.name.sasl.scram-sha-512.sasl.jaas.config": of_users,
         "listener.name.sasl.oauthbearer.sasl.jaas.config": f"{_SECURITY}.oauthbearer."
         'OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";',
+        "listener.name.both.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.both.scram-sha-512.sasl.jaas.config": of_users,
         "listener.name.mtls.ssl.client.auth": "required",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(folder / "broker.pem"),
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(folder / "ca.pem"),
     }
-    with Lab(plan) as lab:
-        listeners = {name: f"{LOOPBACK}:{port}" for name, port in ports.items()}
-        found = SecuredLab(lab, listeners, folder)
-        _make_user(found)
-        yield found
 
 
 def _make_user(lab: SecuredLab) -> None:
