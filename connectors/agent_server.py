@@ -7,7 +7,6 @@ outside becomes part of a path. One request a connection, bounded in size, time 
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import json
 import logging
 import socket
@@ -34,6 +33,7 @@ from tidestaff.connectors.agent_digests import (
 )
 from tidestaff.connectors.agent_health import ProblemBook
 from tidestaff.connectors.errors import OptionError
+from tidestaff.connectors.loopback import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,6 @@ CONNECTIONS: Final = 8
 _SILENCE_S: Final = 10.0
 _WHOLE_S: Final = 60.0
 _DISK_S: Final = 30.0
-_LOCAL_NAMES: Final = frozenset({"localhost", "ip6-localhost"})
 SHORTEST_TOKEN: Final = 16
 
 
@@ -58,13 +57,6 @@ class Listen(NamedTuple):
     @property
     def loopback(self) -> bool:
         return is_loopback(self.host)
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() in _LOCAL_NAMES
 
 
 def parse_listen(text: str) -> Listen:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
     from tidestaff.streaming.alerts.alert import Alert
     from tidestaff.streaming.alerts.store import AlertStore, BatchReport
+    from tidestaff.streaming.view.reading import Covered
 
 log = logging.getLogger(__name__)
 
@@ -131,6 +132,7 @@ class Metrics:
     ) -> None:
         self.registry = CollectorRegistry()
         self.ladder: Callable[[], Mapping[str, Mapping[str, int]]] = dict
+        self.covered: Callable[[], Iterable[Covered]] = tuple
         self._series = partition_series
         self._lock = threading.Lock()
         self._snapshot = Snapshot()
@@ -241,7 +243,19 @@ class _Standing(Collector):
             partitions.add_metric((cluster,), rungs.get("verified", 0))
             if rungs.get("verified", 0):
                 age.add_metric((cluster,), (self._now_ms() - rungs[VERIFIED_MS]) / 1000)
-        yield from (partitions, age)
+        yield from (partitions, age, *self._covered())
+
+    def _covered(self) -> Iterator[Metric]:
+        offset = _gauge("partition_verified_offset")
+        age = _gauge("partition_verification_age_seconds")
+        try:
+            for each in self._metrics.covered():
+                labels = (each.cluster, each.topic, str(each.partition))
+                offset.add_metric(labels, each.end)
+                age.add_metric(labels, (self._now_ms() - each.at_ms) / 1000)
+        except StoreError as error:
+            log.warning("coverage of partitions is left out: %s", error)
+        yield from (offset, age)
 
     def _ages(self, snapshot: Snapshot) -> Iterator[Metric]:
         now_ms = self._now_ms()

@@ -60,6 +60,19 @@ _ALL: Final = (
         ("cluster",),
     ),
     Definition(
+        "partition_verified_offset",
+        GAUGE,
+        "The copies of a partition are equal up to this offset, of topics that "
+        "metrics.coverage_topics names; absent while it was not compared.",
+        ("cluster", "topic", "partition"),
+    ),
+    Definition(
+        "partition_verification_age_seconds",
+        GAUGE,
+        "Time since the copies of a partition were last compared, of the same topics.",
+        ("cluster", "topic", "partition"),
+    ),
+    Definition(
         "lost_offsets",
         GAUGE,
         "Committed offsets that are lost, of alerts nobody has taken on yet.",
@@ -130,7 +143,8 @@ def metrics_page() -> str:
         "`http://127.0.0.1:9464/metrics` (section `metrics` of the configuration).",
         "",
         "- Base units: seconds and bytes; `_total` counts up, `_timestamp_seconds` is a time.",
-        "- Offsets and epochs are never labels. A partition is named only while it breaks a rule.",
+        "- Offsets and epochs are never labels. A partition is named only while it breaks a rule,",
+        "  or where `metrics.coverage_topics` asks for it.",
         "- `severity` is critical, warning or info; `code` as in [alerts.md](alerts.md); `status`",
         "  is pending, firing or acknowledged.",
         "",

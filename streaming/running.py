@@ -8,6 +8,7 @@ import sys
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
@@ -26,6 +27,7 @@ from tidestaff.streaming.sources.collecting import STORY, check
 from tidestaff.streaming.sources.row_files import listed
 from tidestaff.streaming.sources.streams import journals
 from tidestaff.streaming.status_line import StatusLine
+from tidestaff.streaming.view.reading import Covered, StateReader
 from tidestaff.streaming.view.store import StateReceiver, StateStore
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from tidestaff.streaming.settings import Settings
 
 EXIT_INTERRUPTED: Final = 130
+MOST_COVERED: Final = 10_000
 IDLE_S: Final = 5.0
 _LAST_WORDS_S: Final = 2.0
 
@@ -118,6 +121,7 @@ def run(settings: Settings, limits: Limits) -> int:
             receivers.append(state)
             if metrics is not None:
                 metrics.ladder = state.ladder
+                metrics.covered = partial(covered_in, settings)
         job = Job(spark, settings, receivers, view=settings.view.enabled)
         watcher = Watcher(job, store, status, stories, limits)
         with stopped_by_signals(job) as received:
@@ -148,6 +152,15 @@ def _metrics(settings: Settings, store: AlertStore, status: StatusLine) -> Itera
         yield metrics
     finally:
         server.close()
+
+
+def covered_in(settings: Settings) -> list[Covered]:
+    """How far the partitions that metrics are to name have been compared."""
+    topics = settings.metrics.coverage_topics
+    if topics is None:
+        return []
+    with StateReader(settings.state_path) as reader:
+        return reader.covered(topics, MOST_COVERED)
 
 
 @contextmanager

@@ -3,19 +3,21 @@ a test keeps the two in step."""
 
 from __future__ import annotations
 
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from pathlib import Path
+from re import Pattern  # noqa: TC003 - pydantic reads it
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from tidestaff.connectors.loopback import is_loopback
 from tidestaff.consistency.catalogue import BY_CODE
 from tidestaff.consistency.verdict import FindingClass
 from tidestaff.streaming.alerts.outbox import Retention
 from tidestaff.streaming.alerts.policy import HOLD_DOWN_BY_CODE_MS, HOLD_DOWN_MS, AlertPolicy
 from tidestaff.streaming.view.limits import HistoryLimits
 
+# Scenarios of this name are told on the console while they are played.
 STORY: Final = "story-"
-"""Scenarios of this name are told on the console while they are played."""
 
 
 class Section(BaseModel):
@@ -221,6 +223,7 @@ class MetricsSettings(Section):
     enabled: bool = True
     host: str = "127.0.0.1"
     port: int = Field(default=9464, ge=0, le=65_535)
+    coverage_topics: Pattern[str] | None = None
 
 
 class ViewSettings(Section):
@@ -263,15 +266,6 @@ class WebSettings(Section):
                 "web.user_header behind a proxy that logs people in, or listen on 127.0.0.1"
             )
         return self
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class QuarantineSettings(Section):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidestaff.consistency.model import SettingSource
 from tidestaff.streaming.alerts.errors import told_as_store_errors
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+    from re import Pattern
 
     from tidestaff.streaming.view.numbers import Table
 
@@ -36,6 +37,16 @@ class PartitionFilter:
     broker: int | None = None
     flag: str | None = None
     verified: bool | None = None
+
+
+class Covered(NamedTuple):
+    """How far the copies of a partition have been compared, and when."""
+
+    cluster: str
+    topic: str
+    partition: int
+    end: int
+    at_ms: int
 
 
 class StateReader:
@@ -148,6 +159,23 @@ class StateReader:
                 (cluster, limit),
             ).fetchall()
         return [self._current(row) for row in rows]
+
+    def covered(self, topics: Pattern[str], limit: int) -> list[Covered]:
+        """Partitions of topics whose whole name matches, as far as they were compared."""
+        with told_as_store_errors(self.path):
+            names = self._db.execute(
+                "SELECT DISTINCT cluster, topic FROM partitions WHERE verified_ms IS NOT NULL"
+                " ORDER BY cluster, topic"
+            ).fetchall()
+        found: list[Covered] = []
+        for cluster, topic in names:
+            if len(found) < limit and topics.fullmatch(topic):
+                wanted = PartitionFilter(cluster=cluster, topic=topic, verified=True)
+                for each in self.partitions(wanted, limit=limit - len(found))[0]:
+                    if (known := each["verified"]) is not None:
+                        place = cluster, topic, each["partition"]
+                        found.append(Covered(*place, known["offsets"][1], known["at_ms"]))
+        return found
 
     def shapes(self, cluster: str) -> list[tuple[int, dict[str, Any], int]]:
         """Every constellation the cluster's partitions are in, and how many are."""

@@ -16,7 +16,7 @@ from http.cookies import SimpleCookie
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any, Final
 
-from tidestaff.streaming.settings import is_loopback
+from tidestaff.connectors.loopback import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Callable

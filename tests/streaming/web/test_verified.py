@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +16,8 @@ from tidestaff.consistency.model import BatchDigest, OffsetRange
 from tidestaff.streaming.metrics import Metrics
 from tidestaff.streaming.operator.saving import Keeper, restore
 from tidestaff.streaming.operator.viewing import View, unpacked
+from tidestaff.streaming.running import covered_in
+from tidestaff.streaming.settings import Settings
 from tidestaff.streaming.view.reading import PartitionFilter, StateReader
 from tidestaff.streaming.view.store import StateReceiver
 
@@ -208,3 +212,28 @@ def test_metrics_tell_how_many_and_how_old(compared: Compared) -> None:
     compared.round({1: (0, 9)})
     assert value("verified_partitions") == 2
     assert value("verification_age_seconds") == 7
+
+
+def test_metrics_name_the_partitions_of_topics_that_are_asked_for(compared: Compared) -> None:
+    compared.round({0: (0, 9)})
+    settings = Settings.model_validate(
+        {"view": {"store": str(compared.places.state)}, "metrics": {"coverage_topics": "ord.*"}}
+    )
+    metrics = Metrics(compared.places.alerts, now_ms=lambda: compared.watches[0].now_ms + 2_000)
+
+    def value(name: str, partition: int) -> float | None:
+        labels = {"cluster": CLUSTER, "topic": TOPIC, "partition": str(partition)}
+        return metrics.registry.get_sample_value(f"tidestaff_partition_{name}", labels)
+
+    assert value("verified_offset", 0) is None, "nobody asked"
+    metrics.covered = partial(covered_in, settings)
+    assert (value("verified_offset", 0), value("verification_age_seconds", 0)) == (9, 2)
+    assert value("verified_offset", 1) is None, "it was never compared"
+    with StateReader(compared.places.state) as reader:
+        assert reader.covered(re.compile("rders"), 10) == []
+        assert reader.covered(re.compile("orders"), 0) == []
+
+
+def test_what_is_no_regular_expression_is_refused() -> None:
+    with pytest.raises(ValueError, match="coverage_topics"):
+        Settings.model_validate({"metrics": {"coverage_topics": "a("}})
