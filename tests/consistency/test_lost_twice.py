@@ -60,6 +60,20 @@ def test_records_of_another_epoch_are_other_records_also_after_a_restart() -> No
     assert watch.raised["TRN001"].offsets == OffsetRange(10, 15)
 
 
+def test_records_that_another_had_shown_are_not_lost_anew_with_their_writer() -> None:
+    """Seed 2007 of the search: the deposed leader wrote them unseen, a follower of it showed them
+    first, and with that they were reported. What it goes on to write is new."""
+    watch = lost_once("3.9.1")
+    watch.log(2, up=False).see(2)
+    copied = lineage((0, 0), (1, 10))
+    watch.start(1).log(1, leo=15, hw=15, leads=False, believes=1, epochs=copied).see()
+    assert watch.raised.pop("TRN001").offsets == OffsetRange(10, 15)
+    watch.log(2, up=True, leo=15, hw=15).see()
+    assert "TRN001" not in watch.raised
+    watch.log(2, leo=18, hw=18).see()
+    assert watch.raised["TRN001"].offsets == OffsetRange(15, 18)
+
+
 def test_lost_records_that_somebody_still_shows_are_not_lost_anew() -> None:
     """Broker 1 returns with all that was lost, and with an HW over it."""
     watch = lost_once("3.9.1")
