@@ -44,6 +44,14 @@ def test_what_a_deposed_leader_commits_at_offsets_that_were_lost_is_lost_anew(ve
     assert "TRN001" not in watch.raised, "the deposed leader goes on showing the same records"
 
 
+@pytest.mark.parametrize("version", ["3.9.1", "0.10.2.2"])
+def test_what_it_commits_there_beside_the_leader_in_office_is_lost_at_once(version: str) -> None:
+    """Without epochs, too: that it wrote on shows that these are others."""
+    watch = lost_once(version)
+    watch.log(2, leo=15, hw=15).see()
+    assert watch.raised["TRN001"].offsets == OffsetRange(10, 15)
+
+
 def test_records_of_another_epoch_are_other_records() -> None:
     """Nobody saw the deposed leader write them: it was silent until then."""
     watch = lost_once("3.9.1")
