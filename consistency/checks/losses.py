@@ -121,7 +121,10 @@ def _unreported(lost: Lost, proof: _Proof, reported: tuple[Lost, ...]) -> Iterat
     for part in without(OffsetRange(start, min(end, proof.new_from)), told):
         yield lost._replace(offsets=part)
     if max(start, proof.new_from) < end:
-        yield lost._replace(offsets=OffsetRange(max(start, proof.new_from), end))
+        # What was reported with this very epoch is the same: others had shown it before.
+        same = [k.offsets for k in reported if k.epoch == lost.epoch != UNKNOWN_EPOCH]
+        for part in without(OffsetRange(max(start, proof.new_from), end), same):
+            yield lost._replace(offsets=part)
 
 
 def _proofs(sight: Sight, leader: ReplicaReading, leader_end: int) -> Iterator[_Proof]:

@@ -44,6 +44,14 @@ def test_what_a_deposed_leader_commits_at_offsets_that_were_lost_is_lost_anew(ve
     assert "TRN001" not in watch.raised, "the deposed leader goes on showing the same records"
 
 
+@pytest.mark.parametrize("version", ["3.9.1", "0.10.2.2"])
+def test_what_it_commits_there_beside_the_leader_in_office_is_lost_at_once(version: str) -> None:
+    """Without epochs, too: that it wrote on shows that these are others."""
+    watch = lost_once(version)
+    watch.log(2, leo=15, hw=15).see()
+    assert watch.raised["TRN001"].offsets == OffsetRange(10, 15)
+
+
 def test_records_of_another_epoch_are_other_records() -> None:
     """Nobody saw the deposed leader write them: it was silent until then."""
     watch = lost_once("3.9.1")
@@ -58,6 +66,20 @@ def test_records_of_another_epoch_are_other_records_also_after_a_restart() -> No
     watch.stop(2).see(2)
     watch.start(2).log(2, leo=15, hw=15, leads=False).see()
     assert watch.raised["TRN001"].offsets == OffsetRange(10, 15)
+
+
+def test_records_that_another_had_shown_are_not_lost_anew_with_their_writer() -> None:
+    """Seed 2007 of the search: the deposed leader wrote them unseen, a follower of it showed them
+    first, and with that they were reported. What it goes on to write is new."""
+    watch = lost_once("3.9.1")
+    watch.log(2, up=False).see(2)
+    copied = lineage((0, 0), (1, 10))
+    watch.start(1).log(1, leo=15, hw=15, leads=False, believes=1, epochs=copied).see()
+    assert watch.raised.pop("TRN001").offsets == OffsetRange(10, 15)
+    watch.log(2, up=True, leo=15, hw=15).see()
+    assert "TRN001" not in watch.raised
+    watch.log(2, leo=18, hw=18).see()
+    assert watch.raised["TRN001"].offsets == OffsetRange(15, 18)
 
 
 def test_lost_records_that_somebody_still_shows_are_not_lost_anew() -> None:

@@ -798,6 +798,12 @@ _REPLICAS: Final = (
             "what a deposed leader commits after the report is lost too",
         ),
         (
+            "trn-reported-without-an-epoch",
+            "if k.epoch == lost.epoch != UNKNOWN_EPOCH]",
+            "if k.epoch == lost.epoch]",
+            "without epochs a deposed leader's new records may not be taken for the reported ones",
+        ),
+        (
             "trn-loss-healed-within-the-round",
             "leader.log_end_offset if leader.log_end_offset is not None else leader_end",
             "leader_end",
