@@ -408,7 +408,12 @@ def _why_unseen(watched: Watched, loss: Loss, missing: list[OffsetRange]) -> str
         return LOST_TWICE
     if not watched.cluster.preset.topic_ids and _beside_reported(watched, loss, gone, before):
         return OUT_OF_OFFICE
-    after = [g for g in glimpses if g.at_ms >= loss.at_ms and g.coherent and g.log_end >= 0]
+    # Where a leader of a later epoch speaks, too, the metadata is old: nobody in office was seen.
+    after = [
+        g
+        for g in glimpses
+        if g.at_ms >= loss.at_ms and g.coherent and g.log_end >= 0 and not g.doubtful
+    ]
     if not after:
         return NOT_AFTER
     leader = after[0]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.proof.histories import Plan, Watched, live, live_again
-from tests.proof.ledger import DELETING, FELL_BACK, REPLACED_DISK, judge
+from tests.proof.ledger import DELETING, FELL_BACK, NO_LINEAGE, REPLACED_DISK, judge
 from tests.proof.search import plan_of
 
 UNCLEANLY = {"unclean_leader_election_enable": True}
@@ -181,3 +181,12 @@ def test_a_loss_of_records_that_nobody_had_shown_was_not_reported_with_others(pr
     again = second._replace(at_ms=second.at_ms + 2_000, until_ms=second.until_ms + 2_000)
     watched.watcher.alarms.append(again)
     assert judge(watched).false == {"TRN001": 1}
+
+
+def test_a_leader_of_old_metadata_beside_a_later_one_shows_no_loss() -> None:
+    """Seed 2007 of the search: metadata is three seconds old, and a leader of a later epoch answers
+    beside the one it names; by the time it is named its log is long enough again."""
+    watched = live(plan_of("late places", "0.10.2.2", 2007, 200))
+    found = judge(watched)
+    assert found.disagreements == 0
+    assert found.reasons[f"loss missed: {NO_LINEAGE}"] == 2
