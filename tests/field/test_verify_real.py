@@ -117,7 +117,7 @@ def check_a_replica_that_lags(lab: Lab, verify: Verify) -> None:
     make_topic(lab, "behind", (leader, other, last))
     lab.cut(leader, last)
     wires = lab.plan.folder / "wires.log"
-    wait_until(lambda: "cut: [[" in wires.read_text(), "the wire is not cut")
+    wait_until(lambda: "cut: [(" in wires.read_text(), "the wire is not cut")
     # Acknowledged once the ISR has shrunk; before anything is written nobody lags.
     lab.clients.produce("behind", [b"more"] * 5)
     lab.clients.until("behind", lambda seen: last not in seen[0].isr)
