@@ -51,8 +51,11 @@ run: $(RUN_STAMP) ## the monitor on a simulated cluster that lives through a sto
 jars: $(RUN_STAMP) ## fetch the jars a Kafka source needs into the user's cache, ahead of time
 	@$(BIN)/python -m tidestaff.streaming.jars
 
+# Three workers for two cores: many tests wait for clusters that are real. A worker is given whole
+# files, in the order of tests/conftest.py.
 test: $(STAMP) lint types ## everything: lint, types, all tests
-	SCREENSHOTS_DIR=dist/screenshots $(BIN)/python -m pytest -n 2 --dist worksteal
+	SCREENSHOTS_DIR=dist/screenshots $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder \
+	  --durations 25 --durations-min 10
 
 audit: $(STAMP) ## known vulnerabilities of what is locked, or at least its hashes
 	$(BIN)/python -m tests.deploy.audit

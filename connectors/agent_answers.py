@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from tidestaff.connectors.disk_replica import DiskReplica
 from tidestaff.connectors.errors import ConnectorError
-from tidestaff.consistency.checkpoint_files import parse_topic_id, shown
 from tidestaff.consistency.errors import FormatError
 from tidestaff.consistency.partitions import EpochEntry, TopicPartition
+from tidestaff.consistency.topic_ids import parse_topic_id, shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

@@ -9,7 +9,6 @@ import re
 import socket
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
-from urllib.parse import urlsplit
 
 from tidestaff.connectors.agent_answers import (
     LARGEST_ANSWER,
@@ -29,7 +28,6 @@ from tidestaff.connectors.errors import ConnectorError, OptionError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from ssl import SSLContext
-    from urllib.parse import SplitResult
 
     from tidestaff.connectors.agent_digests import DigestAnswer, DigestQuestion
     from tidestaff.consistency.model import TopicPartition
@@ -41,7 +39,9 @@ _HOST: Final = "{host}"
 _CHUNK: Final = 1 << 16
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] ([0-9]{3})[ \r\n]")
 _LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,12})[ \t]*\r\n", re.IGNORECASE)
-_PORTS: Final = {"http": 80, "https": 443}
+_URL: Final = re.compile(
+    r"(https?)://((\[[0-9a-f:.%a-z_-]+\]|[^][/?#@:\\\s]+)(?::([0-9]{0,5}))?)/?", re.IGNORECASE
+)
 _OF_BROKER: Final = re.compile(r"\s*([0-9]{1,10})\s*=\s*(\S+)\s*")
 
 
@@ -101,15 +101,33 @@ def parse_agents(text: str) -> AgentUrls:
 
 def _checked(url: str) -> None:
     try:
-        parts = urlsplit(url.strip())
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        usable = _address(url.strip()).port != 0
     except ValueError:
         usable = False
-    else:
-        usable = usable and not (parts.username or parts.query or parts.fragment)
-        usable = usable and parts.path in ("", "/")
     if not usable:
         raise OptionError("agents", "holds no http(s) URL of an agent", f"http://{_HOST}:{PORT}")
+
+
+class _Address(NamedTuple):
+    """`place` is host and port as the URL has them."""
+
+    tls: bool
+    place: str
+    host: str
+    port: int
+
+
+def _address(url: str) -> _Address:
+    """Our own few lines: the library's look-up takes longer to import than it takes to ask."""
+    match = _URL.fullmatch(url)
+    if match is None:
+        raise ValueError("no URL of an agent")
+    scheme, place, host, port = match.groups()
+    tls = scheme.lower() == "https"
+    number = int(port) if port else 443 if tls else 80
+    if number >= 1 << 16:
+        raise ValueError("no port")
+    return _Address(tls, place, host.strip("[]").lower(), number)
 
 
 class AgentClient:
@@ -171,15 +189,15 @@ class AgentClient:
 
     def _post(self, url: str, path: str, body: bytes) -> tuple[int, bytes]:
         """Our own few lines of HTTP/1.0: the library takes longer to import than to ask."""
-        parts = urlsplit(url)
+        address = _address(url.strip())
         until = time.monotonic() + self._timeout_s
-        lines = [f"POST {path} HTTP/1.0", f"Host: {parts.netloc}", f"Content-Length: {len(body)}"]
+        lines = [f"POST {path} HTTP/1.0", f"Host: {address.place}", f"Content-Length: {len(body)}"]
         lines += ["Content-Type: application/json"]
         if self._token is not None:
             lines.append(f"Authorization: Bearer {self._token}")
         if not all(line.isprintable() for line in lines):
             raise ValueError("a line of the question ends before its end")
-        with self._connected(parts) as connection:
+        with self._connected(address) as connection:
             connection.sendall("\r\n".join([*lines, "", ""]).encode("ascii") + body)
             answer = bytearray()
             while chunk := connection.recv(_CHUNK):
@@ -195,12 +213,12 @@ class AgentClient:
         self.bytes_moved += len(body) + len(found)
         return status, found
 
-    def _connected(self, parts: SplitResult) -> socket.socket:
-        host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+    def _connected(self, address: _Address) -> socket.socket:
+        host, port = address.host, address.port
         # As bytes: the library would import tables of all scripts to look at a name of this one.
         name = host.encode("ascii") if host.isascii() else host
         connection = socket.create_connection((name, port), self._timeout_s)  # type: ignore[arg-type]
-        if parts.scheme == "http":
+        if not address.tls:
             return connection
         try:
             # Not before: reading the system's certificates costs more than most questions.

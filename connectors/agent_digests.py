@@ -22,8 +22,8 @@ from tidestaff.connectors.agent_answers import (
     read_text,
 )
 from tidestaff.consistency.batches import BatchMark, RangeDigest
-from tidestaff.consistency.checkpoint_files import shown
 from tidestaff.consistency.partitions import OffsetRange, TopicPartition
+from tidestaff.consistency.topic_ids import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

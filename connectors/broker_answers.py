@@ -130,11 +130,13 @@ class ListedOffset(NamedTuple):
 
 
 class FetchedState(NamedTuple):
-    """What a fetch says besides records; `by_topic_id` where it was asked by id (3.1+)."""
+    """What a fetch says besides records; `by_topic_id` where it was asked by id (3.1+). The log
+    start is told from 0.11 on."""
 
     error: int
     high_watermark: int = -1
     by_topic_id: bool = False
+    log_start_offset: int = -1
 
 
 class BatchHeader(NamedTuple):

@@ -45,6 +45,7 @@ class _Controller(NamedTuple):
 
     broker: BrokerId | None = None
     epoch: int | None = None
+    voters: tuple[BrokerId, ...] = ()
 
 
 class BrokerMetadata:
@@ -86,6 +87,7 @@ class BrokerMetadata:
             controller.broker,
             controller.epoch,
             controller.epoch,
+            controller.voters,
         )
 
     def after(self, turn: int, problems: Problems) -> ClusterView | None:
@@ -159,7 +161,7 @@ class BrokerMetadata:
             return _Controller()
         for problem in voter_problems(quorum):
             problems[problem.place] = problem
-        return _Controller(quorum.leader, quorum.epoch)
+        return _Controller(quorum.leader, quorum.epoch, tuple(v.node for v in quorum.voters))
 
     def _reassignments(
         self, metadata: ClusterMetadata, problems: Problems

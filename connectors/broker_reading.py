@@ -1,7 +1,6 @@
 """One broker's own words on its replicas: log start, HW, LEO, lineage, read in this order.
 
-Every question goes to the replica's broker itself as replica -2, which a follower answers too. The
-fetch for the HW starts at the log end, so that no records travel.
+Every question goes to the replica's broker itself as replica -2, which a follower answers too.
 """
 
 from __future__ import annotations
@@ -9,30 +8,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidestaff.connectors.broker_answers import (
-    EARLIEST,
-    EARLIEST_LOCAL,
     KAFKA_STORAGE_ERROR,
-    LATEST,
     NO_ERROR,
-    NOT_LEADER_OR_FOLLOWER,
     TOPIC_AUTHORIZATION_FAILED,
-    UNSUPPORTED_VERSION,
-    EpochEnd,
-    EpochQuestion,
-    FetchedState,
-    ListedOffset,
 )
 from tidestaff.connectors.broker_headers import FollowerLog
 from tidestaff.connectors.broker_lineage import Leading, from_log_start, walk
-from tidestaff.connectors.errors import ConnectorError, UnsupportedRequestError
+from tidestaff.connectors.broker_offsets import OffsetReader
+from tidestaff.connectors.broker_roles import Roles
+from tidestaff.connectors.errors import ConnectorError
 from tidestaff.consistency.model import LineageSource, ReplicaReading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tidestaff.connectors.broker_answers import BrokerReader
+    from tidestaff.connectors.broker_answers import BrokerReader, ListedOffset
     from tidestaff.connectors.broker_following import FollowerLineages
     from tidestaff.connectors.broker_lineage import Lineages, Office
+    from tidestaff.connectors.broker_offsets import Offsets
     from tidestaff.consistency.model import BrokerId, Lineage, TopicPartition
 
 
@@ -45,16 +38,6 @@ class Told(NamedTuple):
     errors: dict[TopicPartition, int]
     refused: dict[str, str]
     too_long: set[TopicPartition]
-
-
-class _Parts(NamedTuple):
-    """The answers of one request size, in the order in which they were asked for."""
-
-    starts: Mapping[TopicPartition, ListedOffset]
-    positions: Mapping[TopicPartition, ListedOffset]
-    fetched: Mapping[TopicPartition, FetchedState]
-    ends: Mapping[TopicPartition, ListedOffset]
-    local_starts: Mapping[TopicPartition, ListedOffset]
 
 
 class ReplicaReader:
@@ -73,17 +56,26 @@ class ReplicaReader:
     ) -> None:
         self._reader, self._lineages, self._now_ms = reader, lineages, now_ms
         self._at_once, self._followers, self._tiered = at_once, followers, tiered
+        self._offsets, self._roles = OffsetReader(reader, tiered), Roles(reader)
+
+    def forget(self) -> None:
+        """What was known of earlier readings: everything is asked for anew."""
+        self._offsets.forget()
+        self._roles.forget()
 
     def read(
         self,
         broker: BrokerId,
         partitions: Sequence[TopicPartition],
         topic_ids: Mapping[str, str | None],
+        *,
+        as_leader: bool,
     ) -> Told:
+        """`as_leader`: the metadata says that it leads these."""
         told = Told({}, {}, {}, set())
         for some in _split(partitions, self._at_once):
-            parts = self._ask(broker, some, topic_ids)
-            leads, newest = self._who_leads(broker, parts.ends)
+            parts = self._offsets.read(broker, some, topic_ids)
+            leads, newest = self._roles.claims(broker, parts.ends, as_leader=as_leader)
             lineages = self._lineages_of(broker, parts, newest, topic_ids, told.too_long)
             for partition, fetched in parts.fetched.items():
                 if fetched.error == TOPIC_AUTHORIZATION_FAILED:
@@ -130,34 +122,11 @@ class ReplicaReader:
                 lineage=lineage, lineage_source=LineageSource.BATCH_HEADERS
             )
 
-    def _ask(
-        self,
-        broker: BrokerId,
-        partitions: Sequence[TopicPartition],
-        topic_ids: Mapping[str, str | None],
-    ) -> _Parts:
-        starts = self._reader.list_offsets(broker, partitions, EARLIEST)
-        local_starts = self._local_starts(broker, partitions)
-        positions = self._reader.list_offsets(broker, partitions, LATEST)
-        at = {p: each.offset for p, each in positions.items() if each.error == NO_ERROR}
-        fetched = self._reader.fetch(broker, at, topic_ids) if at else {}
-        ends = self._reader.list_offsets(broker, partitions, LATEST)
-        return _Parts(starts, positions, fetched, ends, local_starts)
-
-    def _local_starts(
-        self, broker: BrokerId, partitions: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, ListedOffset]:
-        tiered = [partition for partition in partitions if self._tiered(partition.topic)]
-        try:
-            return self._reader.list_offsets(broker, tiered, EARLIEST_LOCAL) if tiered else {}
-        except UnsupportedRequestError:
-            return {}
-
     def _reading(
         self,
         broker: BrokerId,
         partition: TopicPartition,
-        parts: _Parts,
+        parts: Offsets,
         leads: bool | None,
         topic_ids: Mapping[str, str | None],
     ) -> ReplicaReading:
@@ -182,41 +151,10 @@ class ReplicaReader:
             read_at_ms=self._now_ms(),
         )
 
-    def _who_leads(
-        self, broker: BrokerId, ends: Mapping[TopicPartition, ListedOffset]
-    ) -> tuple[dict[TopicPartition, bool], dict[TopicPartition, int]]:
-        """Who says it leads, in the very epoch it named with its log end; and its newest epoch.
-
-        Only a leader answers where an epoch ends. A replica that has moved on meanwhile refuses
-        the epoch and is neither.
-        """
-        asked = [
-            EpochQuestion(partition, each.leader_epoch, each.leader_epoch)
-            for partition, each in ends.items()
-            if each.error == NO_ERROR and each.leader_epoch is not None
-        ]
-        leads: dict[TopicPartition, bool] = {}
-        newest: dict[TopicPartition, int] = {}
-        for question, answer in zip(asked, self._epoch_ends(broker, asked), strict=True):
-            if answer.error == NO_ERROR:
-                leads[question.partition] = True
-                newest[question.partition] = answer.epoch
-            elif answer.error == NOT_LEADER_OR_FOLLOWER:
-                leads[question.partition] = False
-        # Before 2.1 a replica does not name its epoch, but it knows whether it leads.
-        silent = [
-            partition
-            for partition, each in ends.items()
-            if each.error == NO_ERROR and each.leader_epoch is None
-        ]
-        if silent:
-            leads |= self._reader.leading(broker, silent)
-        return leads, newest
-
     def _lineages_of(
         self,
         broker: BrokerId,
-        parts: _Parts,
+        parts: Offsets,
         newest: Mapping[TopicPartition, int],
         topic_ids: Mapping[str, str | None],
         too_long: set[TopicPartition],
@@ -236,7 +174,7 @@ class ReplicaReader:
                 too_long.add(partition)
             else:
                 missing[partition] = Leading(believes, epoch, start.offset)
-        walked = walk(missing, lambda q: self._epoch_ends(broker, q))
+        walked = walk(missing, lambda q: self._roles.epoch_ends(broker, q))
         for partition, lineage in walked.found.items():
             self._lineages.keep(partition, offices[partition], lineage)
             found[partition] = from_log_start(lineage, missing[partition].log_start_offset)
@@ -244,15 +182,6 @@ class ReplicaReader:
             self._lineages.keep_too_long(partition, offices[partition])
             too_long.add(partition)
         return found
-
-    def _epoch_ends(self, broker: BrokerId, asked: Sequence[EpochQuestion]) -> Sequence[EpochEnd]:
-        if not asked:
-            return []
-        try:
-            return self._reader.epoch_ends(broker, asked)
-        except UnsupportedRequestError:
-            # Before 0.11 there are no epochs to ask for.
-            return [EpochEnd(UNSUPPORTED_VERSION) for _ in asked]
 
 
 def _offset(answer: ListedOffset | None) -> int | None:
@@ -268,7 +197,7 @@ def _follower_log(reading: ReplicaReading, topic_id: str | None) -> FollowerLog 
     return FollowerLog(start, watermark, end, epoch, topic_id)
 
 
-def _error(parts: _Parts, partition: TopicPartition) -> int:
+def _error(parts: Offsets, partition: TopicPartition) -> int:
     """Why there is no reading of the replica; NO_ERROR if there is one."""
     for answers in (parts.positions, parts.ends):
         answer = answers.get(partition)

@@ -129,6 +129,8 @@ class BrokerConnector:
         self._listed: frozenset[Registration] = frozenset()
         self._left: dict[BrokerId, int] = {}
         self.rounds = 0
+        self.voters: tuple[BrokerId, ...] = ()
+        """Nodes whose majority elects the controller, as far as the last round was told."""
 
     def round(self) -> list[Observation]:
         """The cluster first, then every partition, then what could not be read."""
@@ -142,6 +144,7 @@ class BrokerConnector:
         except ConnectorError as error:
             problem = problem_of("cluster", error, ProblemKind.SILENT)
             return [*self._health.close_round([problem], began, self.rounds, blind=True)]
+        self.voters = view.voters
         for problem in self._settings.problems:
             notes.problems[problem.place] = problem
         sight = self._sight(began, view, notes)
@@ -184,6 +187,7 @@ class BrokerConnector:
         if self._settings.refresh(brokers, topics, self._now_ms(), changed):
             self._lineages.forget()
             self._followers.forget()
+            self._replicas.forget()
         return self._settings.rules
 
     def _sight(self, began: int, view: ClusterView, notes: _Notes) -> _Sight:
@@ -207,8 +211,9 @@ class BrokerConnector:
         leaders, followers = targets_of(view.partitions)
         readings: Readings = {partition: {} for partition in view.partitions}
         again: Readings = {partition: {} for partition in view.partitions}
-        for targets, into in ((leaders, readings), (followers, readings), (leaders, again)):
-            self._read(targets, into, view, notes)
+        self._read(leaders, readings, view, notes, as_leader=True)
+        self._read(followers, readings, view, notes, as_leader=False)
+        self._read(leaders, again, view, notes, as_leader=True)
         after = self._metadata.after(self.rounds, notes.problems)
         return _Sight(began, view, after, readings, again)
 
@@ -220,6 +225,8 @@ class BrokerConnector:
         into: Readings,
         view: ClusterView,
         notes: _Notes,
+        *,
+        as_leader: bool,
     ) -> None:
         """Every broker that may be asked, all of its partitions; who fails is out for the round.
 
@@ -237,7 +244,7 @@ class BrokerConnector:
 
         def ask(broker: BrokerId) -> Answer:
             try:
-                told = self._replicas.read(broker, targets[broker], ids)
+                told = self._replicas.read(broker, targets[broker], ids, as_leader=as_leader)
                 return broker, told if self._agents is None else self._agents.add_to(broker, told)
             except ConnectorError as error:
                 return broker, error

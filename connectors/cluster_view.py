@@ -39,7 +39,7 @@ class ClusterView(NamedTuple):
 
     `imbalance`: of the partitions that prefer a broker, the share it does not lead; empty while the
     controller does not rebalance. `controller` is None where it is not told, -1 where there is
-    none; the two epochs enclose it.
+    none; the two epochs enclose it. `voters` of a KRaft quorum elect it by majority.
     """
 
     registrations: Mapping[BrokerId, Registration]
@@ -48,6 +48,7 @@ class ClusterView(NamedTuple):
     controller: BrokerId | None = None
     controller_epoch: int | None = None
     controller_epoch_before: int | None = None
+    voters: tuple[BrokerId, ...] = ()
 
     @property
     def live(self) -> set[BrokerId]:

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from tidestaff.connectors.digests import Fold, Stop
-from tidestaff.connectors.large_batches import HEADER, LARGE
+from tidestaff.connectors.header_chains import HEADER, LARGE
 from tidestaff.connectors.log_directories_files import (
     FileGoneError,
     FileUnreadableError,

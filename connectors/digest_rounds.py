@@ -175,7 +175,13 @@ class DigestRounds:
         self, seen: PartitionObservation, offsets: OffsetRange, answers: dict[BrokerId, RangeDigest]
     ) -> tuple[OffsetRange, dict[BrokerId, RangeDigest]] | None:
         """Of a range that differs, the first batch that does. None where the copies are alike by
-        now, or cannot be read any more."""
+        now, or cannot be read any more.
+
+        Not `consistency.comparison`, which narrows ranges down as well: that one ends with a
+        verdict, and here the rules give it. They need one range with a digest of every copy, and
+        the same in every round; a comparison goes on without a copy that cannot be read, follows
+        what differs to its end and forgets the digests.
+        """
         found: dict[BrokerId, RangeDigest] | None
         while max(each.batches for each in answers.values()) > _FEW_BATCHES:
             middle = (offsets.start + offsets.end) // 2
@@ -272,7 +278,8 @@ def _may_be_read(seen: PartitionObservation) -> bool:
 
 
 def _alike(answers: Mapping[BrokerId, RangeDigest]) -> bool:
-    """All say the same, and nobody has found anything wrong with what it read."""
+    """All say the same, and nobody has found anything wrong with what it read: then neither LOG001
+    nor LOG002 finds anything in their digests, and else one of them does."""
     said = answers.values()
     whole = all(each.unreadable_at is None and each.invalid_at is None for each in said)
     return whole and len({(each.digest, each.batches) for each in said}) == 1

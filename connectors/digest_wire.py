@@ -7,15 +7,22 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from tidestaff.connectors.broker_answers import NO_ERROR, OFFSET_OUT_OF_RANGE, error_name
+from tidestaff.connectors.broker_answers import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    NO_ERROR,
+    OFFSET_OUT_OF_RANGE,
+    error_name,
+)
 from tidestaff.connectors.digests import Fold, Stop
-from tidestaff.connectors.errors import ConnectorError
+from tidestaff.connectors.errors import ConnectorError, UnsupportedRequestError
 from tidestaff.connectors.segments import checked_from, checksum
 from tidestaff.consistency.batches import RangeDigest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from tidestaff.connectors.broker_answers import ListedOffset
     from tidestaff.connectors.segments import Batch
     from tidestaff.consistency.batches import BatchMark
     from tidestaff.consistency.model import BrokerId, OffsetRange, TopicPartition
@@ -31,11 +38,10 @@ class FetchedRecords(NamedTuple):
 
     error: int
     records: bytes | memoryview = b""
-    log_start_offset: int = -1
 
 
 class RecordsReader(Protocol):
-    """Fetches from one broker itself; may raise a ConnectorError."""
+    """Questions to one broker itself; each may raise a ConnectorError."""
 
     def records(
         self,
@@ -46,6 +52,9 @@ class RecordsReader(Protocol):
         whole_bytes: int,
         partition_bytes: int,
     ) -> Mapping[TopicPartition, FetchedRecords]: ...
+    def list_offsets(
+        self, broker: BrokerId, partitions: Sequence[TopicPartition], timestamp: int
+    ) -> Mapping[TopicPartition, ListedOffset]: ...
 
 
 class _Reading:
@@ -61,12 +70,13 @@ class _Reading:
         look = self._intact if check or keep else None
         self.fold = Fold(offsets, check=look, keep=keep)
         self.answer: RangeDigest | None = None
+        self.lost = False
+        """Nothing is handed out at the position: retention has passed it, or the log ends there."""
 
     def take(self, found: FetchedRecords, *, alone: bool) -> None:
         """`alone`: the request named nobody else, so nothing had to give way to others."""
         if found.error == OFFSET_OUT_OF_RANGE:
-            start = max(found.log_start_offset, self.position + 1)
-            self.answer = RangeDigest(self.fold.offsets, starts_at=start)
+            self.lost = True
         elif found.error != NO_ERROR:
             raise FetchRefusedError(self.partition, found.error)
         else:
@@ -88,7 +98,15 @@ class _Reading:
             if self.bytes_at_once > _LARGEST:
                 self._end(unreadable_at=self.position, reason="a batch is too large to fetch")
         elif not records and alone:
-            self._end()  # nothing is left below the high watermark
+            self.lost = True
+
+    def begins_at(self, log_start: int) -> None:
+        """Of one that is lost. Whoever has less than it said was cut: it differs, and is looked at
+        again with fresh bounds."""
+        if log_start > self.position:
+            self.answer = RangeDigest(self.fold.offsets, starts_at=log_start)
+        else:
+            self._end()
 
     def _end(self, *, unreadable_at: int | None = None, reason: str = "") -> None:
         self.answer = self.fold.digest(unreadable_at=unreadable_at, reason=reason)
@@ -159,10 +177,25 @@ class WireRanges:
                     each.take(found, alone=len(some) == 1 or empty)
                 except FetchRefusedError:
                     continue
-                if each.answer is None:
+                if each.answer is None and not each.lost:
                     # Whoever had to give way comes first the next time.
                     (waiting.append if found.records else waiting.appendleft)(each)
+        self._find(broker, {each.partition: each for each in readings if each.lost})
         return readings
+
+    def _find(self, broker: BrokerId, lost: Mapping[TopicPartition, _Reading]) -> None:
+        """An answer that an offset is out of range does not say what is in range: it is asked. Of a
+        tiered log the local part counts; the rest would come from somewhere else."""
+        if not lost:
+            return
+        partitions = list(lost)
+        try:
+            starts = self._reader.list_offsets(broker, partitions, EARLIEST_LOCAL)
+        except UnsupportedRequestError:
+            starts = self._reader.list_offsets(broker, partitions, EARLIEST)
+        for partition, start in starts.items():
+            if start.error == NO_ERROR and partition in lost:
+                lost[partition].begins_at(start.offset)
 
     def _fetch(
         self, broker: BrokerId, some: Sequence[_Reading]

@@ -13,21 +13,14 @@ from functools import cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from tidestaff.connectors.large_batches import (
-    HEADER,
-    OVERHEAD,
-    WALKED,
-    completed,
-    large_headers,
-)
-from tidestaff.connectors.offset_index import AT_ONCE
+from tidestaff.connectors.header_chains import HEADER, OVERHEAD
+from tidestaff.connectors.large_batches import large_headers
 from tidestaff.connectors.segments import Batch, decode_header
 from tidestaff.consistency.batches import BatchMark, RangeDigest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidestaff.connectors.large_batches import Headers
     from tidestaff.connectors.offset_index import OffsetIndex
     from tidestaff.connectors.segments import SegmentEnd
     from tidestaff.consistency.model import OffsetRange
@@ -115,20 +108,15 @@ class Fold:
         must look: at a small batch, at the end of the file, at anything unusual."""
         if self._check is not None or self._keep:
             return position, Stop.ENDS
-        most, last, end = WALKED, size - HEADER, self.offsets.end
+        last, end = size - HEADER, self.offsets.end
         while position <= last:
-            headers = large_headers(descriptor, position, size, index, end_offset=end, most=most)
-            if headers.expected is not None and (missing := _not_ending(headers, position)):
-                headers = completed(descriptor, position, headers, missing, index, end_offset=end)
-            count = len(headers)
+            headers = large_headers(descriptor, position, size, index, end_offset=end)
+            count = len(headers) // HEADER
             fold = self._fold_few if count <= _FEW else self._fold_many
-            taken, length, stop = (
-                fold(headers.data, size - position) if count else (0, 0, Stop.ENDS)
-            )
+            taken, length, stop = fold(headers, size - position) if count else (0, 0, Stop.ENDS)
             position += length
             if not taken or stop is Stop.PAST or taken < count:
                 return position, stop
-            most = AT_ONCE
         return position, Stop.ENDS
 
     def _fold_few(self, headers: bytes, room: int) -> tuple[int, int, Stop]:
@@ -265,20 +253,6 @@ def _table() -> Any:
             "itemsize": HEADER,
         }
     )
-
-
-def _not_ending(headers: Headers, position: int) -> list[int]:
-    """Which of the headers, read where an index led, are of batches that end elsewhere than the
-    next one was read."""
-    import numpy as np  # noqa: PLC0415 - slow, and only files of large batches need it
-
-    sizes = np.frombuffer(headers.data, _table())["size"][:-1].astype(np.int64)
-    wanted = headers.expected - OVERHEAD
-    wanted[1:] -= headers.expected[:-1]
-    wanted[0] -= position
-    unlike = sizes != wanted
-    found: list[int] = np.flatnonzero(unlike).tolist() if unlike.any() else []
-    return found
 
 
 def mark_of(batch: Batch) -> BatchMark:

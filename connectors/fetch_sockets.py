@@ -21,6 +21,7 @@ from tidestaff.consistency.model import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tidestaff.connectors.broker_answers import ListedOffset
     from tidestaff.connectors.digest_wire import RecordsReader
     from tidestaff.consistency.model import BrokerId
 
@@ -99,6 +100,12 @@ class SocketRecords:
         with self._lock:
             self._free.setdefault(broker, []).append(connection)
         return found
+
+    def list_offsets(
+        self, broker: BrokerId, partitions: Sequence[TopicPartition], timestamp: int
+    ) -> Mapping[TopicPartition, ListedOffset]:
+        """Seldom asked: the library does."""
+        return self._library.list_offsets(broker, partitions, timestamp)
 
     def _buffer(self) -> _Buffer:
         if not hasattr(self._mine, "buffer"):
@@ -235,14 +242,14 @@ def decode_fetch(answer: memoryview) -> dict[TopicPartition, FetchedRecords]:
         topic, at = str(answer[at : at + length], "utf-8"), at + length
         (partitions,), at = _SIZE.unpack_from(answer, at), at + _SIZE.size
         for _ in range(partitions):
-            number, code, _, _, start, aborted = _PARTITION.unpack_from(answer, at)
+            number, code, _, _, _, aborted = _PARTITION.unpack_from(answer, at)
             at += _PARTITION.size + max(aborted, 0) * _ABORTED.size
             (_, size), at = _RECORDS.unpack_from(answer, at), at + _RECORDS.size
             size = max(size, 0)
             if at + size > len(answer):
                 raise ValueError("an answer that is cut off")
             records = answer[at : at + size]
-            found[TopicPartition(topic, number)] = FetchedRecords(code, records, start)
+            found[TopicPartition(topic, number)] = FetchedRecords(code, records)
             at += size
     return found
 

@@ -210,7 +210,9 @@ class KafkaPythonReader(KafkaPythonClient):
         answer = self.ask(requests.fetch(positions, topic_ids, Limits()), broker)
         by_id = answer.API_VERSION >= 13
         return {
-            partition: FetchedState(each.error_code, each.high_watermark, by_id)
+            partition: FetchedState(
+                each.error_code, each.high_watermark, by_id, each.log_start_offset
+            )
             for partition, each in _fetched(answer, positions, topic_ids)
         }
 
@@ -245,9 +247,7 @@ class KafkaPythonReader(KafkaPythonClient):
         limits = Limits(whole_bytes, partition_bytes)
         answer = self.ask(requests.fetch(positions, topic_ids, limits), broker)
         return {
-            partition: FetchedRecords(
-                each.error_code, each.records or b"", getattr(each, "log_start_offset", -1)
-            )
+            partition: FetchedRecords(each.error_code, each.records or b"")
             for partition, each in _fetched(answer, positions, topic_ids)
         }
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from tidestaff.connectors.segments_in_log import SegmentFile
 
 _ENTRY: Final = Struct(">ii")
-AT_ONCE: Final = 4_096
+_NEIGHBOURS: Final = 8
+_AT_ONCE: Final = 4_096
 """Entries that are read at once."""
 
 
@@ -45,32 +46,37 @@ class OffsetIndex:
         except (FileGoneError, FileUnreadableError, OSError):
             return 0
 
-    def expected(self, position: int, end_offset: int, *, apart: int, most: int) -> Any:
-        """Bytes behind `position` at which batches should begin, as an array: up to the first that
-        should hold `end_offset`, and up to where entries are less than `apart` bytes apart."""
+    def expected(self, position: int, end_offset: int, *, apart: int, last: int) -> Any:
+        """`position` and bytes behind it at which batches should begin, as an array: up to `last`,
+        up to the first that should hold `end_offset`, and up to where entries are less than
+        `apart` bytes apart on the average."""
         import numpy as np  # noqa: PLC0415 - slow, and only files of large batches need it
 
-        entries = self._behind(position, most, np)
+        entries = self._behind(position, np)
         if not len(entries):
             return entries
         offsets, found = entries[:, 0], entries[:, 1]
-        # Zeros behind the last entry are near, too.
-        near = found[1:] - found[:-1] < apart
-        there = int(near.argmax()) + 1 if near.any() else len(found)
+        # Zeros follow the last entry.
+        back = found[1:] <= found[:-1]
+        there = int(back.argmax()) + 1 if back.any() else len(found)
+        if there > _NEIGHBOURS:
+            near = found[_NEIGHBOURS:there] - found[: there - _NEIGHBOURS] < _NEIGHBOURS * apart
+            there = int(near.argmax()) + 1 if near.any() else there
         if offsets[there - 1] >= end_offset - self._base:
             there = int((offsets[:there] >= end_offset - self._base).argmax()) + 1
-        return found[:there]
+        if found[there - 1] > last:
+            there = int(found[:there].searchsorted(last, "right"))
+        return np.concatenate(([position], found[:there]))
 
-    def _behind(self, position: int, most: int, np: Any) -> Any:
+    def _behind(self, position: int, np: Any) -> Any:
         """Entries from the first behind a byte on; and whatever follows the last one."""
         none = np.zeros((0, 2), np.int64)
         if self.misleads:
             return none
-        length = min(most, AT_ONCE) * _ENTRY.size
         try:
             with opened(self._name, self._directory, self._name) as descriptor:
                 for _ in range(2):
-                    data = os.pread(descriptor, length, self._next * _ENTRY.size)
+                    data = os.pread(descriptor, _AT_ONCE * _ENTRY.size, self._next * _ENTRY.size)
                     whole = len(data) // _ENTRY.size
                     entries = np.frombuffer(data, ">i4", 2 * whole).astype(np.int64).reshape(-1, 2)
                     behind = entries[:, 1] > position

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from bisect import bisect_right
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -19,8 +18,10 @@ from tidestaff.connectors.segments import Batch, Ending, SegmentEnd, SegmentScan
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-_SEGMENT: Final = re.compile(r"([0-9]{20})\.log")
+_DIGITS: Final = 20
+_NAME: Final = _DIGITS + len(".log")
 _INDEX_ENTRY: Final = Struct(">ii")
+_INDEX_READ: Final = 1 << 12
 _LONGEST_OFFSET: Final = (1 << 63) - 1
 _TRIES: Final = 3
 
@@ -50,9 +51,17 @@ class LogEnd(NamedTuple):
 
 def segment_files(names: Iterable[str]) -> list[SegmentFile]:
     """The segments among the files of a directory; those being deleted or cleaned are none."""
-    matches = (_SEGMENT.fullmatch(name) for name in names if name.endswith(".log"))
-    found = (SegmentFile(int(match[1]), match[0]) for match in matches if match is not None)
-    return sorted(each for each in found if each.base_offset <= _LONGEST_OFFSET)
+    found = [
+        SegmentFile(offset, name)
+        for name in names
+        if name.endswith(".log")
+        and len(name) == _NAME
+        and (digits := name[:_DIGITS]).isdigit()
+        and digits.isascii()
+        and (offset := int(digits)) <= _LONGEST_OFFSET
+    ]
+    found.sort()
+    return found
 
 
 def segments_from(files: Sequence[SegmentFile], offset: int) -> Sequence[SegmentFile]:
@@ -157,22 +166,33 @@ def _exhaust(batches: Iterator[Batch]) -> None:
 
 def _index_hint(directory: int, segment: SegmentFile) -> tuple[int, int] | None:
     """Offset and byte position of the last index entry. The file of the newest segment is made
-    larger than it is filled: entries, then zeros."""
+    larger than it is filled: entries, then zeros. Most are short, and seen with one read."""
     name = segment.name.removesuffix(".log") + ".index"
+    each = _INDEX_ENTRY.size
     try:
         with opened(name, directory, name) as descriptor:
-            low, high = 0, os.fstat(descriptor).st_size // _INDEX_ENTRY.size
+            beginning = os.pread(descriptor, _INDEX_READ, 0)
+            low, high = 0, len(beginning) // each
             found: tuple[int, int] | None = None
+            if high == _INDEX_READ // each and _is_entry(beginning, high - 1):
+                high = os.fstat(descriptor).st_size // each
             while low < high:
                 middle = (low + high) // 2
-                data = os.pread(descriptor, _INDEX_ENTRY.size, middle * _INDEX_ENTRY.size)
-                if len(data) < _INDEX_ENTRY.size:
+                data, at = beginning, middle
+                if (middle + 1) * each > len(beginning):
+                    data, at = os.pread(descriptor, each, middle * each), 0
+                if len(data) < each:
                     return None
-                relative, position = _INDEX_ENTRY.unpack(data)
-                if relative <= 0 or position < 0:
-                    high = middle
-                else:
+                if _is_entry(data, at):
+                    relative, position = _INDEX_ENTRY.unpack_from(data, at * each)
                     found, low = (segment.base_offset + relative, position), middle + 1
+                else:
+                    high = middle
             return found
     except (FileGoneError, FileUnreadableError, OSError):
         return None
+
+
+def _is_entry(data: bytes, number: int) -> bool:
+    relative, position = _INDEX_ENTRY.unpack_from(data, number * _INDEX_ENTRY.size)
+    return bool(relative > 0 and position >= 0)

@@ -8,7 +8,6 @@ Every file is written beside its name and renamed, so a text is whole: old or ne
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import unicodedata
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from tidestaff.consistency.errors import FormatError
 from tidestaff.consistency.partitions import EpochEntry, Lineage, TopicPartition
+from tidestaff.consistency.topic_ids import parse_topic_id, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +43,6 @@ _BLANK = frozenset(" \t\n\x0b\f\r")
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _LABEL_END = re.compile(r":[ \t\n\x0b\f\r]+")
 _NUMBER = re.compile(r"([+-]?)(\d+)")
-_TOPIC_ID = re.compile(r"([A-Za-z0-9_-]{22})(?:==)?")
 _MARKED_DIRECTORY = re.compile(r"[^ \t\n\x0b\f\r]+-[^ \t\n\x0b\f\r]+\.[^ \t\n\x0b\f\r]+")
 _PROPERTY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
@@ -127,12 +126,6 @@ def first_json_value(text: str) -> object:
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     return found
-
-
-def shown(value: object) -> str:
-    """A value as an error text quotes it: never longer than a glance."""
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:76]}...{text[-1]}"
 
 
 def parse_leader_epochs(text: str, place: str = LEADER_EPOCHS) -> Lineage:
@@ -246,23 +239,6 @@ def _number(text: str, bits: int, place: str, field: str, line: int) -> int:
 
 def _encode(entries: Sequence[str]) -> str:
     return "".join(f"{line}\n" for line in (str(_VERSION), str(len(entries)), *entries))
-
-
-def parse_topic_id(text: str, place: str, field: str = "topic_id", line: int = 0) -> str:
-    """A topic id in its one written form: 22 characters of URL-safe base64, not the zero id.
-
-    Padding is taken off, and the four bits a last character may carry too many are cleared, as
-    Kafka's own decoding and printing do: two texts of one id compare equal afterwards.
-    """
-    match = _TOPIC_ID.fullmatch(text)
-    if match is None:
-        raise FormatError(
-            place, field, shown(text), "22 characters of URL-safe base64 (copied in full?)", line
-        )
-    raw = base64.urlsafe_b64decode(match[1] + "==")
-    if not any(raw):
-        raise FormatError(place, field, "the zero id", "the id of a topic", line)
-    return base64.urlsafe_b64encode(raw).decode("ascii").rstrip("=")
 
 
 def parse_partition_metadata(text: str, place: str = PARTITION_METADATA) -> PartitionMetadata:

@@ -61,6 +61,7 @@ class Comparison:
         done_to: int = 0,
     ) -> None:
         self._extents, self._span = tuple(extents), max(span, 1)
+        self._leader = leader
         self._marks_at_once, self._marks_left = marks_at_once, most_marks
         self._reference = Reference.of(self._extents, leader)
         self._refused = not_comparable(self._extents)
@@ -138,7 +139,7 @@ class Comparison:
             for mark in marks:
                 if mark.intact is False:
                     self._corrupt.setdefault(
-                        broker, Corrupt(broker, mark.last_offset, "its checksum does not match")
+                        broker, Corrupt(broker, mark.first_offset, "its checksum does not match")
                     )
         unlike = 0
         for last in sorted({last for marks in held.values() for last in marks}):
@@ -158,7 +159,7 @@ class Comparison:
 
     def verdict(self) -> Verdict:
         """What can be said so far."""
-        lagging = behind(self._extents)
+        lagging = behind(self._extents, self._leader)
         differences = joined(self._differences)
         if self._refused is not None:
             outcome = Outcome.NOT_COMPARABLE

@@ -47,7 +47,7 @@ def compare_lineages(extents: Sequence[Extent], leader: BrokerId | None = None) 
             if unknown := sorted(set(window.brokers) - set(known)):
                 which = ", ".join(map(str, unknown))
                 left_out.append(Uncompared(window.offsets, f"no lineage is known of {which}"))
-    lagging = behind(extents)
+    lagging = behind(extents, leader)
     if first is not None:
         difference = _difference(first, end, who, lineages, Reference.of(extents, leader))
         return Verdict(

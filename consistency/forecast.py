@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidestaff.consistency.broker_events import broker_failure, controller_failover
 from tidestaff.consistency.controlled_shutdown import shutdown_of_replica
-from tidestaff.consistency.epochs import assign, first_disagreement
+from tidestaff.consistency.epochs import assign, first_disagreement, truncate_from_end
 from tidestaff.consistency.isr import effective_min_isr
 from tidestaff.consistency.kraft import KraftPartition
 from tidestaff.consistency.kraft_events import controlled_shutdown, fence
@@ -19,7 +19,12 @@ from tidestaff.consistency.versions import Mode
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from tidestaff.consistency.model import BrokerId, PartitionObservation, ReplicaReading
+    from tidestaff.consistency.model import (
+        BrokerId,
+        Lineage,
+        PartitionObservation,
+        ReplicaReading,
+    )
 
 
 class ForecastCut(NamedTuple):
@@ -185,7 +190,7 @@ def _consequences(
     stopping: frozenset[BrokerId],
     missing: list[str],
 ) -> tuple[OffsetRange | None, tuple[ForecastCut, ...]]:
-    new_leader = _log(readings.get(after.leader))
+    new_leader = _log(observation, readings, after.leader)
     if new_leader is None:
         missing.append(f"the log of broker {after.leader}, the next leader")
         return None, ()
@@ -208,7 +213,7 @@ def _consequences(
     for broker in observation.assignment.replicas:
         if broker == after.leader:
             continue
-        log = _log(readings.get(broker))
+        log = _log(observation, readings, broker)
         if log is None:
             missing.append(f"the log of broker {broker}")
             continue
@@ -240,7 +245,12 @@ def _lost(led_by: ReplicaReading, new_leader: ReplicaLog) -> OffsetRange | None:
     return OffsetRange(start, committed) if start < committed else None
 
 
-def _log(reading: ReplicaReading | None) -> ReplicaLog | None:
+def _log(
+    observation: PartitionObservation,
+    readings: dict[BrokerId, ReplicaReading],
+    broker: BrokerId,
+) -> ReplicaLog | None:
+    reading = readings.get(broker)
     # A negative end is what a source says that does not know it.
     if reading is None or reading.log_end_offset is None or reading.log_end_offset < 0:
         return None
@@ -248,5 +258,23 @@ def _log(reading: ReplicaReading | None) -> ReplicaLog | None:
         reading.log_start_offset or 0,
         reading.high_watermark or 0,
         reading.log_end_offset,
-        reading.lineage or (),
+        _copied(observation, readings, reading) if reading.lineage is None else reading.lineage,
     )
+
+
+def _copied(
+    observation: PartitionObservation,
+    readings: dict[BrokerId, ReplicaReading],
+    follower: ReplicaReading,
+) -> Lineage:
+    """The lineage of a member of the ISR that nobody told: its leader's, as far as its log goes. It
+    follows in the same epoch, so it has cut what its leader does not hold and fetched the rest."""
+    leader = readings.get(observation.state.leader)
+    follows = (
+        leader is not None
+        and leader.leader_epoch == follower.leader_epoch == observation.state.leader_epoch
+        and follower.broker in observation.state.isr
+    )
+    if leader is None or not follows or not leader.lineage or not follower.log_end_offset:
+        return ()
+    return truncate_from_end(leader.lineage, follower.log_end_offset)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidestaff.consistency.memory import KeptTail, SettledWatermark
-from tidestaff.consistency.model import NO_LEADER
+from tidestaff.consistency.model import NO_LEADER, UNKNOWN_PARTITION_EPOCH
 from tidestaff.consistency.versions import Truncation
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ CHECKPOINT_SLACK_MS: Final = 500
 
 def settled_watermarks(sight: Sight) -> tuple[SettledWatermark, ...]:
     """The HW each replica would start from after a crash, at the least."""
-    known = sight.memory.settled_watermarks if sight.memory is not None else ()
+    known = _still_settled(sight)
     if sight.rules.truncation is not Truncation.HIGH_WATERMARK or not sight.coherent:
         return known
     by_broker = {settled.broker: settled for settled in known}
@@ -37,6 +37,62 @@ def settled_watermarks(sight: Sight) -> tuple[SettledWatermark, ...]:
             )
     assigned = sight.observation.assignment.replicas
     return tuple(by_broker[broker] for broker in assigned if broker in by_broker)
+
+
+def _still_settled(sight: Sight) -> tuple[SettledWatermark, ...]:
+    """What is left of the memory of replicas that may have been back since the last sample: one
+    that was, and found a leader with a shorter log, was cut to its end and may be gone again."""
+    known = sight.memory.settled_watermarks if sight.memory is not None else ()
+    certain = _least_end(sight)
+    if certain is None:
+        return known
+    return tuple(
+        SettledWatermark(
+            settled.broker,
+            min(settled.offset, certain),
+            tuple((at_ms, min(mark, certain)) for at_ms, mark in settled.marks),
+        )
+        if settled.broker not in sight.readings and _may_have_followed(sight, settled.broker)
+        else settled
+        for settled in known
+    )
+
+
+def _least_end(sight: Sight) -> int | None:
+    """The least log end a leader since the last sample can have had; None where nobody led.
+
+    Within an epoch a leader's log only grows; of one that has begun since nothing is known."""
+    before, state = sight.previous, sight.state
+    if before is None or before.leader_epoch != state.leader_epoch:
+        return 0
+    if state.leader == NO_LEADER:
+        return None
+    leader = sight.remembered(state.leader)
+    if leader is None or leader.leader_epoch != state.leader_epoch:
+        return 0
+    return leader.log_end_offset
+
+
+def _may_have_followed(sight: Sight, broker: BrokerId) -> bool:
+    """Whether a replica that is not read can have followed somebody since the last sample.
+
+    A registered one can, if it was not elected itself. One that was back and crashed would be
+    registered still, unless the last sample is older than a session. One that was back and stopped
+    has joined the ISR with its first fetch after the cut, and that is a write within an epoch. What
+    is left is one that stopped before that fetch.
+    """
+    memory, state = sight.memory, sight.state
+    assert memory is not None
+    before = memory.state
+    epochs = state.leader_epoch - before.leader_epoch
+    if broker in sight.registrations:
+        return state.leader != broker or epochs > 1
+    session_ms = sight.observation.settings.session_timeout_ms
+    if sight.now_ms - memory.observed_at_ms > session_ms:
+        return True
+    if UNKNOWN_PARTITION_EPOCH in (before.partition_epoch, state.partition_epoch):
+        return False
+    return state.partition_epoch - before.partition_epoch > epochs
 
 
 def _uncut(sight: Sight, reading: ReplicaReading) -> int:
@@ -102,7 +158,7 @@ def _kept_while_away(sight: Sight, broker: BrokerId) -> KeptTail | None:
     era = memory.era(sight.state.leader_epoch)
     if era is None or era.start_offset < 0 or replica.leader_epoch >= sight.state.leader_epoch:
         return None
-    settled = next((s.offset for s in memory.settled_watermarks if s.broker == broker), 0)
+    settled = next((s.offset for s in _still_settled(sight) if s.broker == broker), 0)
     kept = min(settled, replica.log_end_offset, end)
     if kept <= era.start_offset:
         return None

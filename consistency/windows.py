@@ -59,23 +59,26 @@ def windows_of(extents: Sequence[Extent]) -> tuple[Window, ...]:
     return tuple(found)
 
 
-def behind(extents: Sequence[Extent]) -> tuple[Behind, ...]:
+def behind(extents: Sequence[Extent], leader: BrokerId | None = None) -> tuple[Behind, ...]:
     """Copies that end below the highest watermark anybody knows, and are not in the ISR.
 
-    A member of the ISR holds it or is about to: its own reading may only be older.
+    A member of the ISR holds it or is about to: its own reading may only be older. But it is read
+    after its leader, and so it must hold what its leader called committed then: else whoever told
+    the ISR has not heard that it shrank.
     """
     committed = max((each.end for each in extents), default=0)
+    by_leader = max((each.end for each in extents if each.broker == leader), default=0)
     return tuple(
         Behind(each.broker, each.log_end_offset, committed)
         for each in extents
-        if each.log_end_offset < committed and not each.in_sync
+        if each.log_end_offset < (by_leader if each.in_sync else committed)
     )
 
 
 def not_comparable(extents: Sequence[Extent]) -> str | None:
     """Why there is nothing to compare, in words; None where there is."""
     if len(extents) < 2:
-        return "only one copy can be read" if extents else "no copy can be read"
+        return "there is only one copy to read" if extents else "no copy can be read"
     ids = {each.topic_id for each in extents if each.topic_id is not None}
     if len(ids) > 1:
         told = ", ".join(f"broker {each.broker} {each.topic_id}" for each in extents)

@@ -18,11 +18,10 @@ from tidestaff.consistency.checkpoint_files import (
     INT64,
     first_json_value,
     java_int,
-    parse_topic_id,
-    shown,
 )
 from tidestaff.consistency.errors import FormatError
 from tidestaff.consistency.model import Assignment, PartitionState, RecoveryState, TopicPartition
+from tidestaff.consistency.topic_ids import parse_topic_id, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -8,6 +8,7 @@ the output any more.
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import json
 import os
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 PROGRAM: Final = "tidestaff"
 EXIT_INTERRUPTED: Final = 130
 EXIT_NOBODY_READS: Final = 141
+_BRIEF: Final = frozenset({"verify"})
+"""Commands whose start and end are a good part of what they cost."""
+_COLLECTED_AFTER: Final = 100_000
 
 
 class Command(NamedTuple):
@@ -104,6 +108,18 @@ class _ShowVersion(argparse.Action):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; what is returned is the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if argv is not None or not _BRIEF.intersection(arguments[:1]):
+        return _run(arguments)
+    # A process of its own: modules that are imported are no garbage, and at the end nobody need
+    # look for what the system takes back anyway. Together a fifth of the CPU of an empty run.
+    gc.set_threshold(_COLLECTED_AFTER)
+    try:
+        return _run(arguments)
+    finally:
+        gc.freeze()
+
+
+def _run(arguments: Sequence[str]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that cannot show a character must not turn a finding into a traceback.
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LOCK: Final = Path(__file__).resolve().parent.parent / "conf" / "jars.lock"
 JARS_DIR: Final = "TIDESTAFF_JARS_DIR"
 IVY_SETTINGS: Final = "TIDESTAFF_IVY_SETTINGS"
-_LINE: Final = re.compile(r"([\w.-]+):([\w.-]+):([\w.-]+) sha256:([0-9a-f]{64})")
+_LINE: Final = re.compile(r"([\w.-]+):([\w.-]+):([\w.-]+)(?::([\w.-]+))? sha256:([0-9a-f]{64})")
 _LONGEST_S: Final = 600
 
 
@@ -32,16 +32,18 @@ class JarError(CommandError):
 
 
 class Jar(NamedTuple):
-    """One line of the lock file."""
+    """One line of the lock file. A `classifier` names another jar of the same artifact."""
 
     group: str
     artifact: str
     version: str
+    classifier: str | None
     sha256: str
 
     @property
     def file_name(self) -> str:
-        return f"{self.artifact}-{self.version}.jar"
+        more = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.artifact}-{self.version}{more}.jar"
 
 
 def locked(lock: Path = LOCK) -> list[Jar]:
@@ -52,7 +54,7 @@ def locked(lock: Path = LOCK) -> list[Jar]:
             if match is None:
                 raise JarError(
                     f"{lock}, line {number}: found {line!r}, "
-                    "expected group:artifact:version sha256:HEX"
+                    "expected group:artifact:version[:classifier] sha256:HEX"
                 )
             found.append(Jar(*match.groups()))
     return found
@@ -117,7 +119,7 @@ def _fetch(missing: Sequence[Jar], folder: Path, environment: Mapping[str, str])
         command += ["-cache", str(place / "cache"), "-confs", "default"]
         if environment.get(IVY_SETTINGS):
             command += ["-settings", environment[IVY_SETTINGS]]
-        command += ["-retrieve", f"{place}/got/[artifact]-[revision].[ext]"]
+        command += ["-retrieve", f"{place}/got/[artifact]-[revision](-[classifier]).[ext]"]
         try:
             done = subprocess.run(  # noqa: S603 - our own command
                 command, capture_output=True, text=True, check=False, timeout=_LONGEST_S
@@ -161,15 +163,21 @@ def _said(text: str) -> str:
 
 
 def _module(missing: Sequence[Jar]) -> str:
-    rows = "\n".join(
-        f'  <dependency org="{jar.group}" name="{jar.artifact}" rev="{jar.version}" '
-        'transitive="false" conf="default->default"/>'
-        for jar in missing
-    )
     return (
-        '<ivy-module version="2.0">\n<info organisation="tidestaff" module="jars"/>\n'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">\n'
+        '<info organisation="tidestaff" module="jars"/>\n'
         '<configurations><conf name="default"/></configurations>\n'
-        f"<dependencies>\n{rows}\n</dependencies>\n</ivy-module>\n"
+        f"<dependencies>\n{''.join(map(_dependency, missing))}</dependencies>\n</ivy-module>\n"
+    )
+
+
+def _dependency(jar: Jar) -> str:
+    which = ""
+    if jar.classifier:
+        which = f'<artifact name="{jar.artifact}" type="jar" m:classifier="{jar.classifier}"/>'
+    return (
+        f'  <dependency org="{jar.group}" name="{jar.artifact}" rev="{jar.version}" '
+        f'transitive="false" conf="default->default">{which}</dependency>\n'
     )
 
 

@@ -40,6 +40,12 @@ EMBEDDED: Final = "the embedded default"
 _SMALL: Final = {"operator": {"buckets": 4}, "spark": {"quick_start": True}}
 _REFERENCE: Final = re.compile(r"\$\{(env|file):([^}]+)\}")
 _HIDDEN: Final = "***"
+# Spark's and Kafka's settings have names of their own; those of files and places are no secrets.
+_SECRET_NAME: Final = re.compile(
+    r"(password|passphrase|secret|token|jaas|(access|account|private)[._]?key)"
+    r"(?!.*[._](file|location|path|url|provider|mechanism|class|type)$)",
+    re.IGNORECASE,
+)
 _REMEDY: Final = "correct it, or compare with conf/tidestaff.yaml, which shows every key"
 
 
@@ -172,10 +178,19 @@ def _resolved(value: Any, environment: Mapping[str, str], path: str, problems: l
 def _problem(place: str, error: ErrorDetails, overridden: Mapping[str, str]) -> str:
     keys, known = _place_of(error["loc"])
     path = ".".join(map(str, keys))
-    origin = next((v for k, v in overridden.items() if path == k or path.startswith(f"{k}.")), None)
+    unknown = error["type"] == "extra_forbidden"
+    # An unknown section is told by its own name, of which the environment has given a part.
+    origin = next(
+        (
+            variable
+            for key, variable in overridden.items()
+            if f"{path}.".startswith(f"{key}.") or (unknown and key.startswith(f"{path}."))
+        ),
+        None,
+    )
     where = f"environment variable {origin}, key {path}" if origin else f"{place}: {path}"
     said = re.sub(r"^(Value error, |Input |String |Tuple )", "", error["msg"])
-    if error["type"] == "extra_forbidden":
+    if unknown:
         name = str(keys[-1])
         hint = did_you_mean(name, known) or f"; known here are {', '.join(sorted(known))}"
         return f"{where}: unknown key {name!r}{hint}"
@@ -235,7 +250,15 @@ def plain(value: Any, *, reveal: bool = False) -> Any:
     if isinstance(value, SecretStr):
         return value.get_secret_value() if reveal else _HIDDEN
     if isinstance(value, dict):
-        return {key: plain(each, reveal=reveal) for key, each in value.items()}
+        return {
+            key: _HIDDEN if not reveal and _is_secret(key, each) else plain(each, reveal=reveal)
+            for key, each in value.items()
+        }
     if isinstance(value, list | tuple):
         return [plain(each, reveal=reveal) for each in value]
     return value
+
+
+def _is_secret(key: object, value: object) -> bool:
+    """Of what Spark and clients are given as it stands, nobody has said which parts are secret."""
+    return isinstance(value, str) and _SECRET_NAME.search(str(key)) is not None

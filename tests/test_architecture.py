@@ -20,6 +20,7 @@ LONGEST_MODULE = 400
 # to be a second reading of Kafka.
 VOCABULARY = {
     *("model", "partitions", "errors", "batches", "checkpoint_files", "znodes", "versions"),
+    "topic_ids",
 }
 SIMULATOR_VOCABULARY = {"model", "errors"}
 

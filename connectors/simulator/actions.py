@@ -170,6 +170,8 @@ def _fetch_response(cluster: SimulatedCluster, action: Action) -> bool:
         return False
     answer = broker.mailbox.pop(partition)
     following.take(broker, broker.replicas[partition], answer)
+    for fetcher in broker.fetchers.values():
+        fetcher.start_anew()
     return True
 
 
@@ -269,10 +271,11 @@ def _retention(cluster: SimulatedCluster, action: Action) -> bool:
 
 
 def _delete_records(cluster: SimulatedCluster, action: Action) -> bool:
-    """DeleteRecords goes to the leader; followers learn the new log start with their fetches."""
+    """DeleteRecords (0.11+) goes to the leader; followers learn the new log start with their
+    fetches."""
     partition = _partition(action)
     leader = cluster.believed_leader(partition)
-    if leader is None:
+    if leader is None or not cluster.preset.delete_records:
         return False
     leader.replicas[partition].raise_log_start(action["offset"])
     return True

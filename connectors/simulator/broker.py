@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tidestaff.connectors.simulator import following, leading
 from tidestaff.connectors.simulator.fetcher import Fetcher, FetchRequest
 from tidestaff.connectors.simulator.replica import LeadershipOrder, Replica, StopOrder
+from tidestaff.connectors.simulator.standing import Heard
 from tidestaff.consistency.model import UNKNOWN_BROKER_EPOCH
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Broker:
         self.mailbox: dict[TopicPartition, Answer] = {}
         self._inbox: list[Event] = []
         self._parked: dict[BrokerId, tuple[FetchRequest, Reply]] = {}
+        self._heard: dict[BrokerId, Heard] = {}
 
     @property
     def now_ms(self) -> int:
@@ -115,6 +117,7 @@ class Broker:
         self.fetchers = {}
         self._inbox = []
         self._parked = {}
+        self._heard = {}
 
     def resume(self) -> None:
         """SIGCONT: what arrived meanwhile is handled now, in order, before anything newer."""
@@ -175,23 +178,14 @@ class Broker:
 
     def handle_fetch(self, request: FetchRequest, reply: Reply) -> None:
         """Answer news at once; a request without news waits for replica.fetch.wait.max.ms."""
-        answers, news = [], False
-        for ask in request.asks:
-            found = leading.answer(self, request.follower, ask)
-            if not found.error and not found.diverging and not ask.epoch_question:
-                epoch = request.broker_epoch
-                leading.note_progress(self, request.follower, epoch, ask, found.log_end)
-                if not found.runs:
-                    high_watermark = self.replicas[ask.partition].high_watermark
-                    if found.high_watermark != high_watermark:
-                        found = found._replace(high_watermark=high_watermark)
-                    answers.append(found)
-                    continue
-            news = True
-            answers.append(found)
-        if news:
-            reply(request, tuple(answers))
-            return
+        heard = self._heard.get(request.follower)
+        if heard is not None and heard.is_again(request, self.cluster.changes):
+            heard.renew(self.now_ms)
+        else:
+            answers, news = self._hear(request)
+            if news:
+                reply(request, answers)
+                return
         self._parked[request.follower] = (request, reply)
         incarnation = self.incarnation
 
@@ -202,11 +196,24 @@ class Broker:
 
         self.loop.after(self.settings.replica_fetch_wait_max_ms, expire)
 
+    def _hear(self, request: FetchRequest) -> tuple[tuple[Answer, ...], bool]:
+        answers, at_rest, news = leading.hear(self, request)
+        changes = self.cluster.changes
+        self._heard.pop(request.follower, None)
+        if changes is not None and len(at_rest) == len(answers):
+            self._heard[request.follower] = Heard(changes, request, answers, at_rest)
+        return answers, news
+
     def _serve(self, follower: BrokerId) -> None:
         parked = self._parked.pop(follower, None)
-        if parked is not None:
-            request, reply = parked
-            reply(request, tuple(leading.answer(self, follower, ask) for ask in request.asks))
+        if parked is None:
+            return
+        request, reply = parked
+        heard = self._heard.get(follower)
+        if heard is not None and heard.is_again(request, self.cluster.changes):
+            reply(request, heard.answers)
+        else:
+            reply(request, tuple([leading.answer(self, follower, ask) for ask in request.asks]))
 
     def serve_waiting(self, partition: TopicPartition) -> None:
         """Records came, or the role changed: requests that wait for this partition are answered."""

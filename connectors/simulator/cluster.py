@@ -62,6 +62,7 @@ class SimulatedCluster(Commands):
         self.actions: list[dict[str, Any]] = []
         self.notes: list[dict[str, Any]] = []
         self.touched: set[TopicPartition] = set()
+        self._changes = 0
         self.names: dict[TopicPartition, dict[tuple[int, int, int], str]] = {}
         self._incarnations = 0
         self._topics_made = 0
@@ -112,6 +113,7 @@ class SimulatedCluster(Commands):
         if self.touched:
             touched = sorted(self.touched)
             self.touched.clear()
+            self._changes += 1
             for partition in touched:
                 self.truth.examine(partition)
         if self.after_event is not None:
@@ -128,6 +130,11 @@ class SimulatedCluster(Commands):
         self.notes.append({"at_ms": self.now_ms, "note": kind, **details})
 
     # -- for the parts
+
+    @property
+    def changes(self) -> int | None:
+        """Differs from an earlier one if anything was touched since; None in the midst of it."""
+        return None if self.touched else self._changes
 
     @property
     def mode_zk(self) -> ZooKeeperMode:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidestaff.connectors.simulator import following
+from tidestaff.connectors.simulator.standing import Asked, OldNews
 
 if TYPE_CHECKING:
     from tidestaff.connectors.simulator.broker import Broker
@@ -32,14 +33,18 @@ class Fetcher:
         self.partitions: dict[TopicPartition, Replica] = {}
         self.correlation = 0
         self.in_flight = False
+        self._asked: Asked | None = None
+        self._old_news: OldNews | None = None
         self._armed = False
 
     def add(self, replica: Replica) -> None:
         self.partitions[replica.partition] = replica
+        self.start_anew()
         self.wake(1)
 
     def remove(self, partition: TopicPartition) -> None:
-        self.partitions.pop(partition, None)
+        if self.partitions.pop(partition, None) is not None:
+            self.start_anew()
 
     def wake(self, delay_ms: int) -> None:
         """Send the next request soon, unless one is under way already."""
@@ -63,7 +68,7 @@ class Fetcher:
         self.correlation += 1
         self.in_flight = True
         correlation = self.correlation
-        request = FetchRequest(self.broker.id, self.broker.broker_epoch, correlation, tuple(asks))
+        request = FetchRequest(self.broker.id, self.broker.broker_epoch, correlation, asks)
         leader = self.broker.cluster.brokers[self.leader]
         addressee = leader.incarnation
         self.broker.network.send(
@@ -74,15 +79,24 @@ class Fetcher:
         patience = self.broker.settings.request_timeout_ms
         self.broker.loop.after(patience, lambda: self._give_up(correlation))
 
-    def _asks(self) -> list[Ask]:
-        asks = []
+    def _asks(self) -> tuple[Ask, ...]:
         broker, now_ms, limit = self.broker, self.broker.now_ms, self.broker.fetch_limit
+        changes, asked, held = broker.cluster.changes, self._asked, broker.held
+        if asked is not None and (asked.changes, asked.limit) == (changes, limit) and not held:
+            return asked.asks
+        ask, found = following.ask, []
         for partition, replica in self.partitions.items():
-            if broker.held and broker.holds(partition):
+            if held and broker.holds(partition):
                 continue
-            question = following.ask(replica, now_ms, limit)
+            question = ask(replica, now_ms, limit)
             if question is not None:
-                asks.append(question)
+                found.append(question)
+        asks = tuple(found)
+        if asked is not None and asked.asks == asks:
+            asks = asked.asks
+        self._asked = None
+        if changes is not None and len(asks) == len(self.partitions):
+            self._asked = Asked(changes, limit, asks)
         return asks
 
     def _give_up(self, correlation: int) -> None:
@@ -104,12 +118,32 @@ class Fetcher:
         if not self._alive or correlation != self.correlation or not self.in_flight:
             return
         self.in_flight = False
-        broker = self.broker
-        for answer in answers:
-            replica = self.partitions.get(answer.ask.partition)
-            if replica is not None and not (broker.held and broker.holds(replica.partition)):
-                following.take(broker, replica, answer)
-            if broker.fetchers.get(self.leader) is not self:
-                # The process has ended over this answer.
+        old, changes = self._old_news, self.broker.cluster.changes
+        if old is None or old.answers is not answers or old.changes != changes:
+            self._take_each(answers)
+            if self.broker.fetchers.get(self.leader) is not self:
+                # The process has ended over an answer.
                 return
         self.wake(1 + self.broker.fetch_pause_ms)
+
+    def _take_each(self, answers: tuple[Answer, ...]) -> None:
+        broker, partitions, is_old_news = self.broker, self.partitions, following.is_old_news
+        all_old = True
+        for answer in answers:
+            replica = partitions.get(answer.ask.partition)
+            if replica is None or is_old_news(replica, answer):
+                continue
+            all_old = False
+            if not (broker.held and broker.holds(replica.partition)):
+                following.take(broker, replica, answer)
+                if broker.fetchers.get(self.leader) is not self:
+                    return
+        changes = broker.cluster.changes
+        if all_old and changes is not None:
+            self._old_news = OldNews(changes, answers)
+        elif not all_old:
+            self.start_anew()
+
+    def start_anew(self) -> None:
+        """An answer may have changed what to ask next although nothing is to be seen of it."""
+        self._asked = self._old_news = None

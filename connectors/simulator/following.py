@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidestaff.connectors.simulator.leading import Ask
 from tidestaff.connectors.simulator.presets import TruncateWhen, TruncationProtocol
@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from tidestaff.connectors.simulator.broker import Broker
     from tidestaff.connectors.simulator.leading import Answer
     from tidestaff.connectors.simulator.replica import LeadershipOrder, Replica
+
+# Looking a member up in its class costs as much as a whole question of a quiet partition.
+_TRUNCATING: Final = Phase.TRUNCATING
+_FETCHING: Final = Phase.FETCHING
+_FAILED: Final = Phase.FAILED
 
 
 def become_follower(broker: Broker, replica: Replica, order: LeadershipOrder) -> bool:
@@ -52,41 +57,31 @@ def start_over(replica: Replica) -> None:
         replica.truncate_to(replica.high_watermark)
         _fetch_from_end(replica)
     elif protocol is TruncationProtocol.KIP101:
-        replica.phase = Phase.TRUNCATING
+        replica.phase = _TRUNCATING
     elif replica.epochs.latest == UNDEFINED_EPOCH:
         # Without an epoch there is nothing to ask for: the high watermark is all it can trust.
         replica.truncate_to(replica.high_watermark)
         _fetch_from_end(replica)
     elif protocol is TruncationProtocol.KIP279:
-        replica.phase = Phase.TRUNCATING
+        replica.phase = _TRUNCATING
     else:
         _fetch_from_end(replica)
 
 
 def _fetch_from_end(replica: Replica) -> None:
-    replica.phase = Phase.FETCHING
+    replica.phase = _FETCHING
     replica.fetch_offset = replica.log_end
     replica.last_fetched_epoch = replica.epochs.latest
 
 
 def ask(replica: Replica, now_ms: int, limit: int) -> Ask | None:
     """The next question to the leader, or None while this partition has to wait."""
-    if replica.phase is Phase.FAILED or replica.not_before_ms > now_ms:
+    phase = replica.phase
+    if phase is _FAILED or replica.not_before_ms > now_ms:
         return None
-    truncating = replica.phase is Phase.TRUNCATING
+    truncating = phase is _TRUNCATING
     last_epoch = replica.epochs.latest if truncating else replica.last_fetched_epoch
-    # Most questions of a large cluster are the ones asked before: they are not made anew.
-    known = replica.asked
-    if (
-        known is not None
-        and known.offset == replica.fetch_offset
-        and known.leader_epoch == replica.leader_epoch
-        and known.last_epoch == last_epoch
-        and known.epoch_question is truncating
-        and known.limit == limit
-    ):
-        return known
-    replica.asked = Ask(
+    question = (
         replica.partition,
         truncating,
         replica.fetch_offset,
@@ -94,6 +89,9 @@ def ask(replica: Replica, now_ms: int, limit: int) -> Ask | None:
         last_epoch,
         limit,
     )
+    # Most questions of a large cluster are the ones asked before: they are known again as such.
+    if replica.asked != question:
+        replica.asked = Ask(*question)
     return replica.asked
 
 
@@ -102,12 +100,12 @@ def take(broker: Broker, replica: Replica, reply: Answer) -> bool:
     if reply.error:
         return _take_error(broker, replica, reply)
     if reply.ask.epoch_question:
-        if replica.phase is not Phase.TRUNCATING or reply.ask.leader_epoch != replica.leader_epoch:
+        if replica.phase is not _TRUNCATING or reply.ask.leader_epoch != replica.leader_epoch:
             return False
         assert reply.epoch_end is not None
         _take_epoch_end(replica, *reply.epoch_end)
         return True
-    if replica.phase is not Phase.FETCHING or reply.ask.offset != replica.fetch_offset:
+    if replica.phase is not _FETCHING or reply.ask.offset != replica.fetch_offset:
         # The partition was truncated or started over while the request was under way.
         return False
     if reply.diverging is not None:
@@ -119,19 +117,34 @@ def take(broker: Broker, replica: Replica, reply: Answer) -> bool:
         replica.fetch_offset = replica.log_end
     if reply.high_watermark != replica.high_watermark:
         replica.set_high_watermark(reply.high_watermark)
-    if reply.log_start > replica.log.start:
+    if reply.log_start > replica.log.start and replica.preset.delete_records:
         replica.raise_log_start(reply.log_start)
-    return bool(reply.runs)
+    if reply.runs:
+        return True
+    replica.nothing_new = reply
+    return False
+
+
+def is_old_news(replica: Replica, reply: Answer) -> bool:
+    """Whether taking this answer would change nothing: it is the one that brought nothing last
+    time, and the replica stands where it stood."""
+    return (
+        reply is replica.nothing_new
+        and reply.ask.offset == replica.fetch_offset
+        and reply.high_watermark == replica.high_watermark
+        and reply.log_start <= replica.log.start
+        and replica.phase is _FETCHING
+    )
 
 
 def _take_error(broker: Broker, replica: Replica, reply: Answer) -> bool:
     if reply.error == "OFFSET_OUT_OF_RANGE":
-        if replica.phase is Phase.FETCHING and reply.ask.offset == replica.fetch_offset:
+        if replica.phase is _FETCHING and reply.ask.offset == replica.fetch_offset:
             return _out_of_range(broker, replica, reply)
         return False
     if reply.error == "FENCED_LEADER_EPOCH" and reply.ask.leader_epoch == replica.leader_epoch:
         # It waits for the metadata that it has missed.
-        replica.phase = Phase.FAILED
+        replica.phase = _FAILED
         return False
     replica.not_before_ms = broker.now_ms + broker.settings.replica_fetch_backoff_ms
     return False

@@ -11,6 +11,7 @@ from tidestaff.consistency.model import UNDEFINED_EPOCH, UNDEFINED_OFFSET, Topic
 
 if TYPE_CHECKING:
     from tidestaff.connectors.simulator.broker import Broker
+    from tidestaff.connectors.simulator.fetcher import FetchRequest
     from tidestaff.connectors.simulator.log import Run
     from tidestaff.connectors.simulator.replica import LeadershipOrder, Replica
     from tidestaff.consistency.model import BrokerId
@@ -81,30 +82,77 @@ def _reset(
         progress.last_fetch_ms = now if in_sync else NEVER_MS
 
 
+def hear(
+    broker: Broker, request: FetchRequest
+) -> tuple[tuple[Answer, ...], list[FollowerProgress], bool]:
+    """Answer a follower's request and note its progress: the answers, whose progress stood still at
+    the log's end, and whether there is any news."""
+    answers: list[Answer] = []
+    at_rest: list[FollowerProgress] = []
+    news, now = False, broker.now_ms
+    replicas, follower, epoch = broker.replicas, request.follower, request.broker_epoch
+    for ask in request.asks:
+        replica = replicas.get(ask.partition)
+        progress = replica.followers.get(follower) if replica is not None else None
+        if replica is not None and progress is not None:
+            known = progress.answered
+            if (
+                known is not None
+                and known.ask is ask
+                and ask.offset == progress.log_end_offset == replica.log.end
+                and _says_so_still(replica, known)
+                and follower in replica.isr
+            ):
+                # Nearly all of a large cluster: a member of the ISR that goes on at the log's end.
+                progress.last_caught_up_ms = progress.last_fetch_ms = now
+                progress.last_fetch_leader_end = ask.offset
+                progress.broker_epoch = epoch
+                answers.append(known)
+                at_rest.append(progress)
+                continue
+        found = answer(broker, follower, ask)
+        if found.error or found.diverging or ask.epoch_question:
+            news = True
+        else:
+            note_progress(broker, follower, epoch, ask, found.log_end)
+            if found.runs:
+                news = True
+            else:
+                high_watermark = replicas[ask.partition].high_watermark
+                if found.high_watermark != high_watermark:
+                    found = found._replace(high_watermark=high_watermark)
+        answers.append(found)
+    return tuple(answers), at_rest, news
+
+
+def _says_so_still(replica: Replica, known: Answer) -> bool:
+    log = replica.log
+    return (
+        known.log_end == log.end
+        and known.high_watermark == replica.high_watermark
+        and known.log_start == log.start
+    )
+
+
 def answer(broker: Broker, follower: BrokerId, ask: Ask) -> Answer:
     """Read only: what the leader would say now, without noting the follower's progress."""
     replica = broker.replicas.get(ask.partition)
+    progress = replica.followers.get(follower) if replica is not None else None
+    if replica is not None and progress is not None:
+        # The same question about the same log has the same answer; within an epoch a leader's log
+        # only grows, and who leaves an epoch or the office forgets what it answered.
+        known = progress.answered
+        if known is not None and known.ask is ask and _says_so_still(replica, known):
+            return known
     if replica is None or replica.leader != broker.id or not replica.known:
         return Answer(ask, "NOT_LEADER")
     if broker.preset.fetch_fenced and ask.leader_epoch != replica.leader_epoch:
         behind = ask.leader_epoch < replica.leader_epoch
         return Answer(ask, "FENCED_LEADER_EPOCH" if behind else "UNKNOWN_LEADER_EPOCH")
-    progress = replica.followers.get(follower)
     if progress is None:
         return Answer(ask, "UNKNOWN_TOPIC_OR_PARTITION")
     if ask.epoch_question:
         return Answer(ask, epoch_end=replica.epochs.end_offset_for(ask.last_epoch, replica.log_end))
-    # The same question about the same log has the same answer; within an epoch a leader's log only
-    # grows.
-    known = progress.answered
-    if (
-        known is not None
-        and known.ask is ask
-        and known.log_end == replica.log.end
-        and known.high_watermark == replica.high_watermark
-        and known.log_start == replica.log.start
-    ):
-        return known
     found = _records(replica, ask)
     progress.answered = None if found.is_news else found
     return found

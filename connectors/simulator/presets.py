@@ -55,6 +55,7 @@ class Preset:
     hw_ignores_inactive: bool
     hw_frozen_under_min_isr: bool
     retention_stops_at_hw: bool
+    delete_records: bool
     alter_partition: bool
     controller_writes_fenced: bool
     bounce_noticed: bool
@@ -123,6 +124,7 @@ def preset_of(text: str, *, kraft: bool = False, elr: bool | None = None) -> Pre
         hw_ignores_inactive=version >= (3, 6),
         hw_frozen_under_min_isr=version >= (3, 7),
         retention_stops_at_hw=version >= (0, 11, 0, 1),
+        delete_records=version >= (0, 11),
         alter_partition=kraft or version >= (2, 7),
         controller_writes_fenced=version >= (2, 1),
         bounce_noticed=version >= (2, 2),

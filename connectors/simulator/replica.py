@@ -95,6 +95,7 @@ class Replica:
     last_fetched_epoch: int = UNDEFINED_EPOCH
     not_before_ms: int = 0
     asked: Ask | None = None
+    nothing_new: Answer | None = None
 
     def __post_init__(self) -> None:
         self.epochs = EpochFile(self.preset.epoch_cache_generation)
@@ -154,7 +155,8 @@ class Replica:
         self._raise_log_start(min(offset, self.high_watermark if stops else self.log.end))
 
     def raise_log_start(self, offset: int) -> None:
-        """DeleteRecords, and what followers learn of it; never above the high watermark."""
+        """DeleteRecords, and what followers learn of it (0.11+); never above the high
+        watermark."""
         self._raise_log_start(min(offset, self.high_watermark))
 
     def _raise_log_start(self, offset: int) -> None:

@@ -8,15 +8,16 @@ living between the readings.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from tidestaff.connectors.simulator.drafts import partition_observation
 from tidestaff.connectors.simulator.places import METADATA, WELL, LateMetadata, broker_place
 from tidestaff.connectors.simulator.reading import Reader, partition_settings, reading_of
 from tidestaff.consistency.model import (
     Bracket,
     ClusterObservation,
     HealthObservation,
-    PartitionObservation,
     ProblemKind,
 )
 
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from tidestaff.consistency.model import (
         BrokerId,
         Observation,
+        PartitionObservation,
         PartitionSettings,
+        PartitionState,
         Registration,
         ReplicaReading,
         TopicPartition,
@@ -39,6 +42,11 @@ if TYPE_CHECKING:
     Metadata = dict[TopicPartition, PartitionMetadata]
     Readings = dict[TopicPartition, dict[BrokerId, ReplicaReading]]
     Targets = dict[BrokerId, list[TopicPartition]]
+
+# Looked up once: a member of an enumeration is not found as fast as a name.
+_NONE: Final = Bracket.NONE
+_COHERENT: Final = Bracket.COHERENT
+_STRADDLED: Final = Bracket.STRADDLED
 
 
 class _Sight(NamedTuple):
@@ -165,15 +173,16 @@ class Sampler:
         }
 
     def _readings_at_once(self, metadata: Metadata) -> Readings:
-        now_ms, found = self.cluster.now_ms, {}
+        now_ms = self.cluster.now_ms
+        found: Readings = {}
         answering = {b.id: b for b in self.cluster.brokers.values() if b.answers}
         for partition, known in metadata.items():
-            found[partition] = {
-                broker: reading_of(answering[broker], replica, now_ms)
-                for broker in known.assignment.replicas
-                if broker in answering
-                and (replica := answering[broker].replicas.get(partition)) is not None
-            }
+            readings = found[partition] = {}
+            for broker in known.assignment.replicas:
+                holder = answering.get(broker)
+                replica = holder.replicas.get(partition) if holder is not None else None
+                if holder is not None and replica is not None:
+                    readings[broker] = reading_of(holder, replica, now_ms)
         return found
 
     def _readings_in_time(self, metadata: Metadata) -> tuple[Readings, Readings, Metadata]:
@@ -207,50 +216,64 @@ class Sampler:
                 into[partition][broker] = reading
 
     def _observations(self, sight: _Sight) -> Iterator[PartitionObservation]:
-        cluster, preset = self.cluster, self.cluster.preset
+        name, topic_ids = self.cluster.config.cluster, self.cluster.preset.topic_ids
         live: dict[tuple[BrokerId, ...], tuple[Registration, ...]] = {}
-        controller_epoch = None if preset.kraft else sight.controller_epoch
-        for partition, known in sight.metadata.items():
-            replicas, leader = known.assignment.replicas, known.state.leader
+        controller_epoch = None if self.cluster.preset.kraft else sight.controller_epoch
+        # If no time has passed the leader was read once, and nothing changed meanwhile.
+        in_time = sight.again is not sight.readings
+        for (partition, known), readings in zip(
+            sight.metadata.items(), sight.readings.values(), strict=True
+        ):
+            topic, number = partition
+            state, assignment, topic_id, czxid, deleting = known
+            replicas, leader = assignment.replicas, state.leader
             if replicas not in live:
                 live[replicas] = tuple(r for r in sight.registrations if r.broker in replicas)
-            readings = sight.readings[partition]
-            leader_again, bracket = None, Bracket.NONE
+            leader_again, bracket = None, _NONE
             if self.bracketed:
-                leader_again = sight.again[partition].get(leader)
-                after = sight.after.get(partition)
-                bracket = _bracket(known, after, readings.get(leader), leader_again)
-            yield PartitionObservation(
-                cluster=cluster.config.cluster,
-                topic=partition.topic,
-                partition=partition.partition,
-                observed_at_ms=sight.began,
-                rules=self.rules,
-                state=known.state,
-                assignment=known.assignment,
-                live=live[replicas],
-                settings=sight.settings[partition.topic],
-                replicas=tuple([readings[broker] for broker in replicas if broker in readings]),
-                leader_again=leader_again,
-                bracket=bracket,
-                topic_id=known.topic_id if preset.topic_ids else None,
-                state_czxid=known.czxid,
-                controller=sight.controller,
-                cluster_controller_epoch=controller_epoch,
-                preferred_imbalance=sight.imbalance[replicas[0]],
-                deleting=known.deleting,
-                continuous=self.continuous,
-                source=self.source,
-                round=self.rounds,
+                first = leader_again = readings.get(leader)
+                after: PartitionMetadata | None = known
+                if in_time:
+                    leader_again = sight.again[partition].get(leader)
+                    after = sight.after.get(partition)
+                bracket = _bracket(known, after, first, leader_again)
+            yield partition_observation(
+                name,
+                topic,
+                number,
+                sight.began,
+                self.rules,
+                state,
+                assignment,
+                live[replicas],
+                sight.settings[topic],
+                tuple(readings.values())
+                if not in_time
+                else tuple([readings[broker] for broker in replicas if broker in readings]),
+                leader_again,
+                bracket,
+                topic_id if topic_ids else None,
+                czxid,
+                sight.controller,
+                controller_epoch,
+                sight.imbalance[replicas[0]],
+                (),
+                deleting,
+                True,  # noqa: FBT003 - the metadata is authoritative
+                self.continuous,
+                self.source,
+                self.rounds,
             )
 
     def _cluster_observation(self, sight: _Sight, before_epoch: int) -> ClusterObservation:
-        leading = {
-            reading.broker
-            for readings in sight.readings.values()
-            for reading in readings.values()
-            if reading.leads
-        }
+        leading = [
+            broker
+            for broker in sorted(self.cluster.brokers)
+            if any(
+                broker in readings and readings[broker].leads
+                for readings in sight.readings.values()
+            )
+        ]
         return ClusterObservation(
             cluster=self.cluster.config.cluster,
             observed_at_ms=sight.began,
@@ -260,7 +283,7 @@ class Sampler:
             controller_epoch_before=before_epoch,
             registrations=sight.registrations,
             answering=tuple(b.id for b in self.cluster.sorted_brokers() if b.answers),
-            leading=tuple(sorted(leading)),
+            leading=tuple(leading),
             claims=self._shown().claims(),
             session_timeout_ms=self.cluster.settings.session_ms,
             source=self.source,
@@ -322,20 +345,24 @@ def _bracket(
     """Coherent: nothing of the metadata changed, and the leader, where it answered, was in that
     epoch both times."""
     if after is not before and (after is None or before[:4] != after[:4]):
-        return Bracket.STRADDLED
-    if before.state.leader < 0:
-        return Bracket.COHERENT
+        return _STRADDLED
+    state = before.state
+    if state.leader < 0:
+        return _COHERENT
+    if first is again:
+        return _COHERENT if first is None or _in_office(first, state) else _STRADDLED
     if (first is None) != (again is None):
-        return Bracket.STRADDLED
-    for reading in (first, again) if first is not again else (first,):
-        if reading is None:
-            continue
-        in_office = reading.leads and reading.leader_epoch == before.state.leader_epoch
-        if not in_office:
-            return Bracket.STRADDLED
+        return _STRADDLED
+    for reading in (first, again):
+        if reading is not None and not _in_office(reading, state):
+            return _STRADDLED
     if first is not None and again is not None and first.broker_epoch != again.broker_epoch:
-        return Bracket.STRADDLED
-    return Bracket.COHERENT
+        return _STRADDLED
+    return _COHERENT
+
+
+def _in_office(reading: ReplicaReading, state: PartitionState) -> bool:
+    return bool(reading.leads) and reading.leader_epoch == state.leader_epoch
 
 
 def _targets(metadata: Metadata) -> tuple[Targets, Targets]:
@@ -351,8 +378,10 @@ def _targets(metadata: Metadata) -> tuple[Targets, Targets]:
 
 def _imbalance(metadata: Metadata) -> dict[BrokerId, float]:
     """For each broker that is preferred for something: the share of it that it does not lead."""
-    mine: dict[BrokerId, list[bool]] = {}
-    for known in metadata.values():
-        preferred = known.assignment.replicas[0]
-        mine.setdefault(preferred, []).append(known.state.leader != preferred)
-    return {broker: sum(wrong) / len(wrong) for broker, wrong in mine.items()}
+    counts = Counter((m.assignment.replicas[0], m.state.leader) for m in metadata.values())
+    mine: Counter[BrokerId] = Counter()
+    led: Counter[BrokerId] = Counter()
+    for (preferred, leader), count in counts.items():
+        mine[preferred] += count
+        led[preferred] += count if leader == preferred else 0
+    return {broker: (count - led[broker]) / count for broker, count in mine.items()}

@@ -128,8 +128,9 @@ def _list(reader: AlertReader, options: Options) -> int:
     }.get(
         options.status, (Status(options.status),) if options.status not in ("all", "open") else ()
     )
-    codes = [code.upper() for code in options.code] if options.code else None
-    wanted = AlertFilter(options.since, codes, options.topic, options.cluster, statuses)
+    wanted = AlertFilter(
+        options.since, _codes(options.code), options.topic, options.cluster, statuses
+    )
     found = reader.alerts(wanted)
     code = exit_code(found)
     if options.json:
@@ -140,6 +141,22 @@ def _list(reader: AlertReader, options: Options) -> int:
         return code
     print("\n".join(_table(found)))
     return code
+
+
+def _codes(given: Sequence[str] | None) -> list[str] | None:
+    """A code that does not exist is no reason to say that there is no alert."""
+    from tidestaff.consistency.catalogue import BY_CODE, RETIRED  # noqa: PLC0415 - slow
+
+    if not given:
+        return None
+    found = [code.upper() for code in given]
+    unknown = [code for code in found if code not in BY_CODE and code not in RETIRED]
+    if unknown:
+        raise CommandError(
+            *(f"unknown code {code!r}{did_you_mean(code, BY_CODE)}" for code in unknown),
+            "'tidestaff rules' lists them",
+        )
+    return found
 
 
 def exit_code(alerts: Sequence[Alert]) -> Exit:

@@ -52,6 +52,10 @@ def paragraph(text: str, *, indent: int = 0, width: int | None = None) -> list[s
     return [" " * indent + line for line in wrapped(text, room)]
 
 
+def counted(number: int, one: str, many: str | None = None) -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
 def labelled(rows: Sequence[tuple[str, str]], *, indent: int = 0) -> list[str]:
     """`label  value` lines whose values hang under each other; beside a long label they keep some
     room, beyond the terminal's width if need be."""

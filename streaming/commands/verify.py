@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tidestaff.streaming.commands.exits import CommandError, Exit, UsageError
 from tidestaff.streaming.verify.state import DEFAULT_NAME, State, load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
+    from pathlib import Path
 
     from tidestaff.streaming.commands.arguments import CommandParser, Options
     from tidestaff.streaming.verify.copies import CopySource
@@ -52,6 +53,9 @@ def configure(parser: CommandParser, _: Sequence[str]) -> None:
     parser.add_argument("--topic", action="append", default=[], metavar="NAME", help="again")
     parser.add_argument("--topics-include", type=_pattern, metavar="REGEX", help="by pattern")
     parser.add_argument(
+        "--topics-exclude", type=_pattern, metavar="REGEX", help="leave these topics out"
+    )
+    parser.add_argument(
         "--compacted",
         type=_pattern,
         metavar="REGEX",
@@ -63,10 +67,18 @@ def configure(parser: CommandParser, _: Sequence[str]) -> None:
         "--rate", type=float, default=100.0, metavar="MB", help="payload MB a second (100); 0: all"
     )
     parser.add_argument("--all", action="store_true", help="list equal partitions, too")
-    parser.add_argument(
-        "--state", type=Path, default=Path(DEFAULT_NAME), metavar="FILE", help=DEFAULT_NAME
-    )
-    parser.add_argument("--resume", type=Path, metavar="FILE", help="go on from what Ctrl-C left")
+    parser.add_argument("--state", type=_path, metavar="FILE", help=DEFAULT_NAME)
+    parser.add_argument("--resume", type=_path, metavar="FILE", help="go on from what Ctrl-C left")
+
+
+def _path(text: str) -> Path:
+    from pathlib import Path  # noqa: PLC0415 - slow, and few give one
+
+    return Path(text)
+
+
+def _left_at(options: Options) -> Path:
+    return options.state or _path(DEFAULT_NAME)
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -93,6 +105,7 @@ def run(options: Options) -> int:
     began = time.monotonic()
     try:
         copies = source.partitions(_wanted(options))
+        _check_found(options, {each.partition.topic for each in copies})
         verification = Verification(
             source,
             stop=stop,
@@ -101,7 +114,11 @@ def run(options: Options) -> int:
             done_to=state.done_to,
             tell=bar.show,
         )
-        verification.run(each for each in copies if each.partition not in state.equal)
+        try:
+            verification.run(each for each in copies if each.partition not in state.equal)
+        except KeyboardInterrupt:
+            # What was being read is lost; what was settled before is not.
+            verification.interrupted = True
     finally:
         bar.end()
         source.close()
@@ -109,7 +126,8 @@ def run(options: Options) -> int:
 
 
 def _stopped(stop: threading.Event) -> None:
-    """Once: finish what is being read. Twice: at once."""
+    """Once: finish what is being read, which may take as long as the rate makes it. Twice: at once,
+    and what is being read is read again by whoever goes on."""
     if stop.is_set():
         raise KeyboardInterrupt
     stop.set()
@@ -130,25 +148,38 @@ def _check(options: Options) -> None:
 
 
 def _about(options: Options) -> dict[str, Any]:
-    pattern = options.topics_include
+    pattern, excluded = options.topics_include, options.topics_exclude
     return {
         "bootstrap_server": options.bootstrap_server,
         "agents": options.agents,
-        "log_dir": sorted(str(Path(each).resolve()) for each in options.log_dir),
+        "log_dir": sorted(os.path.realpath(each) for each in options.log_dir),
         "topics": sorted(options.topic) or (pattern.pattern if pattern else None),
+        "topics_exclude": excluded.pattern if excluded else None,
         "scrub": options.scrub,
     }
 
 
 def _wanted(options: Options) -> Callable[[str], bool]:
     names, pattern = set(options.topic), options.topics_include
+    excluded = options.topics_exclude
 
     def wanted(topic: str) -> bool:
+        if excluded and excluded.fullmatch(topic):
+            return False
         if names or pattern:
             return topic in names or bool(pattern and pattern.fullmatch(topic))
         return True
 
     return wanted
+
+
+def _check_found(options: Options, topics: Collection[str]) -> None:
+    """Nothing found wrong with nothing must not look like a verdict."""
+    absent = sorted(set(options.topic) - set(topics))
+    if absent:
+        raise CommandError(f"no topic {', '.join(absent)} is there", "see --topic")
+    if not topics:
+        raise CommandError("no topic that is asked for is there", "see --topics-include")
 
 
 def source_of(options: Options) -> CopySource:
@@ -198,7 +229,7 @@ def agents_of(options: Options) -> Any:
 
     token = None
     if options.agents_token_file is not None:
-        token = Path(options.agents_token_file).read_text(encoding="utf-8").strip()
+        token = _path(options.agents_token_file).read_text(encoding="utf-8").strip()
     try:
         client = AgentClient(token=token, timeout_ms=60_000, ca_file=options.agents_ca)
         return client, parse_agents(options.agents)
@@ -221,7 +252,7 @@ def _tell(
             if each.verdict.outcome is Outcome.EQUAL and not each.unread:
                 state.equal[each.partition] = value
         state.done_to = {**state.done_to, **verification.unfinished}
-        state.save(options.state)
+        state.save(_left_at(options))
     code = report.exit_code(results) if results or not state.equal else Exit.OK
     code = code if not interrupted else EXIT_INTERRUPTED  # type: ignore[assignment]
     told = report.headline(results, interrupted=interrupted)
@@ -243,5 +274,5 @@ def _tell(
     lines = report.text(results, Paint(colour=wants_colour()), everything=options.all)
     print("\n".join(["", *lines]) if lines else "", end="\n" if lines else "")
     if interrupted:
-        print(f"\ngo on with --resume {options.state}")
+        print(f"\ngo on with --resume {_left_at(options)}")
     return int(code)

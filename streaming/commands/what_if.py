@@ -12,7 +12,7 @@ from tidestaff.streaming.commands.arguments import did_you_mean
 from tidestaff.streaming.commands.exits import CommandError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tidestaff.streaming.commands.arguments import CommandParser, Options
     from tidestaff.streaming.what_if.seen import Seen
@@ -60,6 +60,8 @@ def run(options: Options) -> int:
     from tidestaff.streaming.commands.layout import Paint, wants_colour  # noqa: PLC0415 - slow
 
     _check(options)
+    # A file that is none is told before anybody waits for a cluster.
+    plan = _plan(options.what) if options.question == "reassign" else {}
     seen = _seen(options)
     if options.topics_exclude:
         try:
@@ -67,7 +69,7 @@ def run(options: Options) -> int:
         except re.error as error:
             raise UsageError(f"tidestaff what-if: --topics-exclude: {error}") from None
         seen.partitions = [o for o in seen.partitions if not pattern.fullmatch(o.topic)]
-    told = _answer(options, seen)
+    told = _answer(options, seen, plan)
     if options.json:
         content = {
             "verdict": told.verdict,
@@ -81,7 +83,8 @@ def run(options: Options) -> int:
         return told.code
     paint = Paint(colour=wants_colour())
     print(paint(told.verdict, ("green", "yellow", "red", "yellow")[told.code]))
-    print("\n".join(["", *told.lines]))
+    if told.lines:
+        print("\n".join(["", *told.lines]))
     for each in seen.problems:
         print(f"not read: {each.place}: {each.reason}")
     return told.code
@@ -95,6 +98,8 @@ def _check(options: Options) -> None:
             f"{', '.join(_QUESTIONS)}{hint}",
             "see 'tidestaff what-if --help'",
         )
+    if options.question == "unclean" and options.what != "on":
+        raise UsageError(f"tidestaff what-if unclean: found {options.what!r}, expected on")
     given = [
         name
         for name in ("bootstrap_server", "config", "recording", "scenario")
@@ -142,24 +147,22 @@ def _cluster(options: Options) -> Any:
     return Cluster.model_validate({"name": "live", "source": source})
 
 
-def _answer(options: Options, seen: Seen) -> Told:
+def _answer(options: Options, seen: Seen, plan: Mapping[TopicPartition, tuple[int, ...]]) -> Told:
     from tidestaff.consistency import what_if  # noqa: PLC0415 - slow
-    from tidestaff.streaming.what_if import told  # noqa: PLC0415
+    from tidestaff.streaming.what_if import told, told_changes  # noqa: PLC0415
 
     rejoining = told.Rejoining.of(seen.earlier, seen.partitions)
     if options.question == "stop":
         brokers = _brokers(options.what, seen)
         found = what_if.stop(seen.partitions, brokers, controlled=not options.crash)
-        return told.of_stop(found, rejoining, seen.unsettled)
+        return told.of_stop(found, rejoining, seen.unsettled, seen.voters)
     if options.question == "restart":
-        plan = what_if.restart(seen.partitions, _brokers(options.what, seen))
-        return told.of_restart(plan, rejoining)
+        steps = what_if.restart(seen.partitions, _brokers(options.what, seen))
+        return told.of_restart(steps, rejoining)
     if options.question == "reassign":
         live = {b for b, r in seen.registrations.items() if not r.fenced}
-        return told.of_reassign(what_if.reassign(seen.partitions, _plan(options.what), live))
-    if options.what != "on":
-        raise UsageError(f"tidestaff what-if unclean: found {options.what!r}, expected on")
-    return told.of_unclean(
+        return told_changes.of_reassign(what_if.reassign(seen.partitions, plan, live))
+    return told_changes.of_unclean(
         what_if.unclean_on(seen.partitions), what_if.unclean_risk(seen.partitions)
     )
 
@@ -202,6 +205,11 @@ def _plan(name: str) -> dict[TopicPartition, tuple[int, ...]]:
             )
             for each in content["partitions"]
         }
+    except OSError as error:
+        raise CommandError(
+            f"{name} cannot be read: {error.strerror}",
+            "give the file that kafka-reassign-partitions.sh would take",
+        ) from None
     except (ValueError, KeyError, TypeError):
         raise CommandError(
             f"{name}: no reassignment, expected "

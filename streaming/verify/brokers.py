@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from tidestaff.connectors.agent_client import AgentClient, AgentUrls
+    from tidestaff.connectors.disk_replica import DiskReplica
     from tidestaff.consistency.batches import BatchMark, RangeDigest
     from tidestaff.consistency.model import BrokerId, Observation, ReplicaReading
     from tidestaff.streaming.verify.copies import Asked
+
+    Files = dict[tuple[BrokerId, TopicPartition], DiskReplica]
 
 _WIRE_BYTES: Final = 1 << 26
 _PATIENCE: Final = 4
@@ -62,7 +65,7 @@ class BrokerSource:
 
     def partitions(self, wanted: Callable[[str], bool]) -> list[PartitionCopies]:
         seen = self._round()
-        if self._lineages:
+        if self._lineages and self._agents is None:
             seen = self._until_lineages_are_known(seen, wanted)
         if self._agents is not None:
             client, urls = self._agents
@@ -72,8 +75,8 @@ class BrokerSource:
             self._by_agents = AgentDigests(client, {b: u for b, u in found.items() if u})
         self._measure({b for o in seen for b in o.assignment.replicas})
         mine = [o for o in seen if wanted(o.topic) and not o.deleting]
-        cleaned = self._cleaned([o for o in mine if o.settings.compacted])
-        return [self._copies(o, cleaned) for o in mine]
+        files = self._files(mine)
+        return [self._copies(o, files) for o in mine]
 
     def _until_lineages_are_known(
         self, seen: list[PartitionObservation], wanted: Callable[[str], bool]
@@ -92,11 +95,14 @@ class BrokerSource:
     def again(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, PartitionCopies]:
-        wanted = set(partitions)
-        seen = [each for each in self._round() if (each.topic, each.partition) in wanted]
-        cleaned = self._cleaned(seen)
-        found = (self._copies(each, cleaned) for each in seen)
-        return {each.partition: each for each in found}
+        wanted, found = set(partitions), self._round()
+        if self._lineages and self._agents is None:
+            topics = {partition.topic for partition in wanted}
+            found = self._until_lineages_are_known(found, topics.__contains__)
+        seen = [each for each in found if (each.topic, each.partition) in wanted]
+        files = self._files(seen)
+        copies = (self._copies(each, files) for each in seen)
+        return {each.partition: each for each in copies}
 
     def _round(self) -> list[PartitionObservation]:
         seen: list[Observation] = self._collector.round()
@@ -127,35 +133,33 @@ class BrokerSource:
             except ConnectorError:
                 continue
 
-    def _cleaned(
-        self, compacted: Sequence[PartitionObservation]
-    ) -> Mapping[tuple[BrokerId, TopicPartition], int]:
-        """How far cleaners came, from the agents; nobody else knows."""
-        found: dict[tuple[BrokerId, TopicPartition], int] = {}
-        if self._by_agents is None or self._agents is None or not compacted:
+    def _files(self, seen: Sequence[PartitionObservation]) -> Files:
+        """What agents read in their files and nobody else knows or tells at once: how far cleaners
+        came, and in quick mode lineages."""
+        found: Files = {}
+        asked = [o for o in seen if self._lineages or o.settings.compacted]
+        if self._by_agents is None or self._agents is None or not asked:
             return found
-        names = [TopicPartition(each.topic, each.partition) for each in compacted]
+        names = [TopicPartition(each.topic, each.partition) for each in asked]
         for broker, url in self._by_agents.urls.items():
             try:
                 answer = self._agents[0].ask(broker, url, names)
             except ConnectorError:
                 continue
             for partition, replica in answer.replicas.items():
-                found[broker, partition] = replica.cleaner_offset or 0
+                found[broker, partition] = replica
         return found
 
-    def _copies(
-        self,
-        seen: PartitionObservation,
-        cleaned: Mapping[tuple[BrokerId, TopicPartition], int],
-    ) -> PartitionCopies:
+    def _copies(self, seen: PartitionObservation, files: Files) -> PartitionCopies:
         partition = TopicPartition(seen.topic, seen.partition)
         leader = seen.state.leader if seen.state.leader >= 0 else None
         copies = PartitionCopies(partition, [], leader, seen.state.leader_epoch)
         copies.bytes = self._sizes.get(partition, 0)
         readings = {each.broker: each for each in seen.replicas}
         for broker in seen.assignment.replicas:
-            extent = self._extent(seen, broker, readings.get(broker), cleaned)
+            extent = self._extent(
+                seen, broker, readings.get(broker), files.get((broker, partition))
+            )
             if isinstance(extent, str):
                 copies.unread[broker] = extent
             else:
@@ -167,7 +171,7 @@ class BrokerSource:
         seen: PartitionObservation,
         broker: BrokerId,
         reading: ReplicaReading | None,
-        cleaned: Mapping[tuple[BrokerId, TopicPartition], int],
+        file: DiskReplica | None,
     ) -> Extent | str:
         if reading is None:
             return self._away.get(broker, "the broker told nothing of this replica")
@@ -184,14 +188,16 @@ class BrokerSource:
             if reading.local_log_start_offset is None:
                 return "tiered storage: the broker does not tell where its local log starts"
             start = max(start, reading.local_log_start_offset)
-        partition = TopicPartition(seen.topic, seen.partition)
-        up_to = cleaned.get((broker, partition)) if seen.settings.compacted else 0
+        lineage, up_to = reading.lineage, None if seen.settings.compacted else 0
+        if file is not None:
+            lineage = file.lineage if lineage is None else lineage
+            up_to = (file.cleaner_offset or 0) if seen.settings.compacted else 0
         return Extent(
             broker,
             start,
             max(watermark, start),
             max(end, start),
-            reading.lineage,
+            lineage,
             up_to,
             in_sync=broker in seen.state.isr,
             topic_id=reading.topic_id,
@@ -241,7 +247,7 @@ def broker_source(
     quick: bool = False,
     more: Mapping[str, object] | None = None,
 ) -> BrokerSource:
-    """`quick` waits for lineages of followers, which are found by bisection over some rounds."""
+    """`quick` wants lineages of followers: from agents, or by bisection over some rounds."""
     from tidestaff.connectors.broker_options import options_of  # noqa: PLC0415 - slow
     from tidestaff.connectors.brokers import BrokerConnector  # noqa: PLC0415
     from tidestaff.connectors.kafka_python_reader import KafkaPythonReader  # noqa: PLC0415
@@ -251,7 +257,7 @@ def broker_source(
         "jitter_ms": 0,
         "missed_rounds": 1,
         "burst_rounds": 0,
-        "header_fetches": _HEADER_FETCHES if quick else 0,
+        "header_fetches": _HEADER_FETCHES if quick and agents is None else 0,
         **({"command_config": command_config} if command_config else {}),
         **(more or {}),
     }
@@ -273,5 +279,5 @@ def broker_source(
         readers[1],
         bytes_a_second=bytes_a_second,
         agents=agents,
-        lineages=quick and agents is None,
+        lineages=quick,
     )

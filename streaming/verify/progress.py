@@ -39,6 +39,8 @@ def line(progress: Progress) -> str:
     parts = [f"[{bar}] {progress.share:4.0%}", f"{progress.done}/{progress.partitions} partitions"]
     if progress.bytes_done and progress.seconds:
         parts.append(f"{progress.bytes_done / progress.seconds / 1e6:,.0f} MB/s")
+    elif progress.offsets_done and progress.seconds:
+        parts.append(f"{progress.offsets_done / progress.seconds:,.0f} offsets/s")
     if 0.01 < progress.share < 1:
         parts.append(f"{_time(progress.seconds * (1 / progress.share - 1))} left")
     return "  ".join(parts)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidestaff.consistency.comparison_verdict import Outcome
 from tidestaff.streaming.commands.exits import Exit
-from tidestaff.streaming.commands.layout import Paint, labelled, paragraph, table
+from tidestaff.streaming.commands.layout import Paint, counted, labelled, paragraph, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +66,7 @@ def text(results: Sequence[Result], paint: Paint, *, everything: bool = False) -
         if len(shown) > _MOST_ROWS:
             lines.append(f"... and {len(shown) - _MOST_ROWS} more; --json has them all")
     for result in shown[:_MOST_ROWS]:
-        if result.verdict.differences or result.verdict.corrupt:
+        if result.verdict.differences:
             lines += ["", *_details(result, paint)]
     return lines
 
@@ -93,7 +93,8 @@ def _short(result: Result) -> str:
         f"broker {b.broker} ends at {b.end}, {b.committed - b.end} behind" for b in verdict.behind
     ]
     parts += [f"{u.offsets} not compared: {u.why}" for u in verdict.uncompared]
-    parts += [f"broker {b} not read: {why}" for b, why in {**dict(result.unread)}.items()]
+    unread = {**dict(result.unread), **dict(verdict.unread)}
+    parts += [f"broker {b} not read: {why}" for b, why in sorted(unread.items())]
     return "; ".join(parts)
 
 
@@ -102,7 +103,8 @@ def _details(result: Result, paint: Paint) -> list[str]:
     lines = [paint(f"{result.partition}: {verdict.outcome.value}", _STYLES[verdict.outcome])]
     for difference in verdict.differences[:_MOST_DIFFERENCES]:
         how = "" if verdict.complete else "at least "
-        size = f"{how}{difference.records} records in {difference.batches} batches"
+        records, batches = difference.records, difference.batches
+        size = f"{how}{counted(records, 'record')} in {counted(batches, 'batch', 'batches')}"
         if not difference.batches:
             size = "by lineage; without --quick the batches are compared"
         lines += paragraph(f"offsets {difference.offsets}: {size}", indent=2)

@@ -42,13 +42,15 @@ class Result(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far it has come; bytes are estimated from the offsets that are done."""
+    """How far it has come. Bytes are estimated from the offsets that are done; they are nought
+    where nobody told how large the logs are."""
 
     done: int
     partitions: int
     share: float
     bytes_done: float
     seconds: float
+    offsets_done: float = 0.0
 
 
 class _Item:
@@ -92,7 +94,7 @@ class Verification:
         """Partitions whose lineages disagree come first: whoever waits sees them first."""
         listed = list(copies)
         if self._quick:
-            self.results = [self._quickly(each) for each in listed]
+            self.results = self._quickly(listed)
             return self.results
         waiting = deque(sorted(listed, key=_agrees))
         self._bytes = sum(each.bytes for each in listed)
@@ -117,9 +119,12 @@ class Verification:
 
     # -- the inside
 
-    def _quickly(self, copies: PartitionCopies) -> Result:
-        verdict = compare_lineages(copies.extents, copies.leader)
-        return _result(copies, verdict, quick=True)
+    def _quickly(self, listed: Sequence[PartitionCopies]) -> list[Result]:
+        found = {each.partition: _by_lineage(each) for each in listed}
+        odd = [p for p, each in found.items() if each.verdict.outcome is Outcome.DIVERGED]
+        if odd and self._source.live:
+            found |= {p: _by_lineage(fresh) for p, fresh in self._again(odd).items()}
+        return list(found.values())
 
     def _begin(self, copies: PartitionCopies, done_to: int = 0, looked: int = 1) -> _Item:
         offsets = _offsets(copies)
@@ -200,7 +205,7 @@ class Verification:
             and self._source.live
             and item.looked < _LOOKED_AT
         ]
-        found = self._again(suspicious) if suspicious else {}
+        found = self._again([item.copies.partition for item in suspicious]) if suspicious else {}
         for item, verdict in verdicts:
             fresh = found.get(item.copies.partition)
             moved = fresh is not None and fresh.leader_epoch != item.copies.leader_epoch
@@ -212,9 +217,11 @@ class Verification:
             self._finished += item.offsets
             self.results.append(_result(item.copies, verdict))
 
-    def _again(self, items: Sequence[_Item]) -> Mapping[TopicPartition, PartitionCopies]:
+    def _again(
+        self, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, PartitionCopies]:
         try:
-            return self._source.again([item.copies.partition for item in items])
+            return self._source.again(partitions)
         except ConnectorError:
             return {}
 
@@ -222,7 +229,8 @@ class Verification:
         under_way = sum(item.offsets - item.comparison.left for item in self.active)
         share = min((self._finished + max(under_way, 0)) / self._weight, 1.0)
         seconds = time.monotonic() - self._began
-        self._tell(Progress(len(self.results), partitions, share, share * self._bytes, seconds))
+        done, told = share * self._weight, share * self._bytes
+        self._tell(Progress(len(self.results), partitions, share, told, seconds, done))
 
 
 def _offsets(copies: PartitionCopies) -> int:
@@ -231,6 +239,10 @@ def _offsets(copies: PartitionCopies) -> int:
 
 def _agrees(copies: PartitionCopies) -> bool:
     return compare_lineages(copies.extents, copies.leader).outcome is not Outcome.DIVERGED
+
+
+def _by_lineage(copies: PartitionCopies) -> Result:
+    return _result(copies, compare_lineages(copies.extents, copies.leader), quick=True)
 
 
 def _result(copies: PartitionCopies, verdict: Verdict, *, quick: bool = False) -> Result:

@@ -35,6 +35,8 @@ class Seen:
     partitions: list[PartitionObservation] = field(default_factory=list)
     earlier: list[PartitionObservation] = field(default_factory=list)
     problems: list[HealthObservation] = field(default_factory=list)
+    voters: tuple[BrokerId, ...] = ()
+    """Of a KRaft quorum; only a live cluster tells them."""
 
     @property
     def registrations(self) -> dict[BrokerId, Registration]:
@@ -81,23 +83,29 @@ def of_observations(source: str, rounds: Iterable[Iterable[Observation]]) -> See
 
 
 def live(cluster: Cluster) -> Seen:
-    """Some rounds: lineages of followers take a few, and two show who is catching up. A partition
-    that changes while it is read is looked at again."""
+    """Two rounds show who is catching up, and lineages of followers out of sync may take some more,
+    as long as each makes more of them known. A partition that changes while it is read is looked at
+    again."""
     from tidestaff.streaming.sources.collecting import collector_of  # noqa: PLC0415 - slow
 
     collector: Any = collector_of(cluster)
     rounds: list[list[Observation]] = []
+    unknown: list[int] = []
     try:
         for number in range(_ROUNDS):
             if number:
                 time.sleep(BETWEEN_ROUNDS_S)
             rounds.append(collector.round())
             seen = of_observations(f"cluster {cluster.name}", rounds[-2:])
-            if number and _coherent(seen) and _lineages(seen):
+            unknown.append(_without_lineage(seen))
+            # Batches are read from the second round on, and some want another round.
+            settled = not unknown[-1] or (number > 2 and unknown[-1] >= unknown[-3])
+            if number and _coherent(seen) and settled:
                 break
     finally:
         if hasattr(collector, "close"):
             collector.close()
+    seen.voters = getattr(collector, "voters", ())
     if not seen.partitions and seen.problems:
         raise CommandError(seen.problems[0].reason, seen.problems[0].remedy)
     return seen
@@ -107,39 +115,23 @@ def _coherent(seen: Seen) -> bool:
     return all(o.bracket is Bracket.COHERENT for o in seen.partitions)
 
 
-def _lineages(seen: Seen) -> bool:
-    return all(r.lineage is not None for o in seen.partitions for r in o.replicas)
+def _without_lineage(seen: Seen) -> int:
+    """Replicas that may hold other records than their leader, and nobody knows of which epochs. A
+    member of the ISR holds its leader's, an empty log none."""
+    return sum(
+        replica.lineage is None
+        and replica.broker not in each.state.isr
+        and replica.log_start_offset != replica.log_end_offset
+        for each in seen.partitions
+        for replica in each.replicas
+    )
 
 
 def recorded(folder: Path, at_ms: int | None, cluster: str | None) -> Seen:
     """What a recording shows at a moment, or at its end."""
-    from tidestaff.connectors.wire import observation_of  # noqa: PLC0415 - slow
-    from tidestaff.streaming.sources.row_files import batches, listed, to_rows  # noqa: PLC0415
+    from tidestaff.streaming.what_if.recording import newest_of  # noqa: PLC0415 - slow
 
-    if not folder.is_dir() or not listed(folder):
-        raise CommandError(
-            f"{folder}: no recording is there", "give a folder that 'tidestaff record' wrote"
-        )
-    rounds: dict[tuple[str, int], list[Observation]] = {}
-    names: set[str] = set()
-    for name in listed(folder):
-        for batch in batches(folder / name):
-            for row in to_rows(batch):
-                names.add(row.cluster)
-                late = at_ms is not None and row.observed_at_ms > at_ms
-                if late or (cluster is not None and row.cluster != cluster):
-                    continue
-                found = observation_of(row)
-                if found is not None:
-                    rounds.setdefault((row.cluster, row.round), []).append(found)
-    if len({key[0] for key in rounds}) > 1:
-        raise CommandError(
-            f"{folder} holds several clusters: {', '.join(sorted(names))}", "say which: --cluster"
-        )
-    if not rounds:
-        raise CommandError(f"{folder} holds nothing of that moment or cluster", "see --at")
-    ordered = sorted(rounds.values(), key=lambda found: found[0].observed_at_ms)
-    return of_observations(f"recording {folder}", ordered)
+    return of_observations(f"recording {folder}", newest_of(folder, at_ms, cluster))
 
 
 def played(name: str, at: int | None) -> Seen:

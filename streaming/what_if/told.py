@@ -6,22 +6,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidestaff.consistency.catching_up import Pace, catching_up, returns, written_a_second
 from tidestaff.streaming.commands.exits import Exit
-from tidestaff.streaming.commands.layout import paragraph, table
+from tidestaff.streaming.commands.layout import counted, paragraph, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tidestaff.consistency.catching_up import CatchUp, Return
     from tidestaff.consistency.model import PartitionObservation, TopicPartition
-    from tidestaff.consistency.what_if import (
-        Change,
-        Move,
-        RestartPlan,
-        StopForecast,
-        UncleanElection,
-    )
+    from tidestaff.consistency.what_if import Change, RestartPlan, StopForecast
 
-_MOST: Final = 40
+MOST_LINES: Final = 40
+_NO_QUORUM: Final = (
+    "Without a quorum nothing is written to the metadata: leaders move only as long as it lasts, "
+    "and none is elected after that until voters are back."
+)
 
 
 class Told(NamedTuple):
@@ -46,11 +44,7 @@ class Rejoining(NamedTuple):
         return cls(catching_up(earlier, later), written_a_second(earlier, later))
 
 
-def _count(number: int, one: str, many: str | None = None) -> str:
-    return f"{number} {one if number == 1 else many or one + 's'}"
-
-
-def _brokers(numbers: Iterable[int]) -> str:
+def brokers_named(numbers: Iterable[int]) -> str:
     listed = [str(n) for n in numbers]
     return f"broker {listed[0]}" if len(listed) == 1 else f"brokers {', '.join(listed)}"
 
@@ -59,41 +53,57 @@ def _brokers(numbers: Iterable[int]) -> str:
 
 
 def of_stop(
-    found: StopForecast, rejoining: Rejoining, unsettled: Sequence[TopicPartition] = ()
+    found: StopForecast,
+    rejoining: Rejoining,
+    unsettled: Sequence[TopicPartition] = (),
+    voters: Sequence[int] = (),
 ) -> Told:
-    """`unsettled` partitions changed while they were read: nobody can vouch for what is said."""
+    """`unsettled` partitions changed while they were read: nobody can vouch for what is said.
+    `voters` of a KRaft quorum: without most of them nobody is elected any more."""
     faults = []
+    staying = len(set(voters) - set(found.stopping))
+    quorum_lost = bool(voters) and staying * 2 <= len(voters)
+    if quorum_lost:
+        faults.append(f"no quorum of controllers would be left ({staying} of {len(voters)} voters)")
     if found.losing:
         records = sum(c.after.lost.end - c.after.lost.start for c in found.losing if c.after.lost)
-        faults.append(f"{_count(records, 'committed record')} would be lost")
+        faults.append(f"{counted(records, 'committed record')} would be lost")
     if found.offline:
-        faults.append(f"{_count(len(found.offline), 'partition')} would be offline")
+        faults.append(f"{counted(len(found.offline), 'partition')} would be offline")
     if found.under_min_isr:
-        faults.append(f"{_count(len(found.under_min_isr), 'partition')} would refuse acks=all")
+        faults.append(f"{counted(len(found.under_min_isr), 'partition')} would refuse acks=all")
     code = Exit.CRITICAL if faults else Exit.OK
     warnings = []
     if found.one_copy_left and not faults:
-        left = _count(len(found.one_copy_left), "partition")
+        left = counted(len(found.one_copy_left), "partition")
         warnings.append(f"{left} would have one in-sync copy left")
         code = Exit.WARNING
     if found.unknown and not faults:
-        warnings.append(f"of {_count(len(found.unknown), 'partition')} not all could be read")
+        warnings.append(f"of {counted(len(found.unknown), 'partition')} not all could be read")
         code = Exit.UNKNOWN
     moving = {c.name for c in found.changes} & set(unsettled)
     if moving and not faults:
-        warnings.append(f"{_count(len(moving), 'partition')} changed while being read: ask again")
+        warnings.append(f"{counted(len(moving), 'partition')} changed while being read: ask again")
         code = Exit.UNKNOWN
-    who = _brokers(found.stopping)
+    who = brokers_named(found.stopping)
     how = "" if found.controlled else " by a crash"
     moved = sum(c.after.leader_changes and not c.after.offline for c in found.changes)
-    calm = f"{_count(moved, 'leader')} would move, nothing is lost or offline"
+    calm = f"{counted(moved, 'leader')} would move, nothing is lost or offline"
     answer = {Exit.OK: "SAFE", Exit.WARNING: "RISKY", Exit.UNKNOWN: "CANNOT TELL"}.get(
         code, "NOT SAFE"
     )
     told = "; ".join(faults or warnings or [calm])
     verdict = f"{answer}: stopping {who}{how}: {told}"
-    value = {**_stop_value(found, rejoining), "unsettled": sorted(map(str, moving))}
-    return Told(verdict, _stop_lines(found, rejoining), value, code)
+    value = {
+        **_stop_value(found, rejoining),
+        "unsettled": sorted(map(str, moving)),
+        "voters": sorted(voters),
+        "quorum_lost": quorum_lost,
+    }
+    lines = _stop_lines(found, rejoining)
+    if quorum_lost:
+        lines += ["", *paragraph(_NO_QUORUM)]
+    return Told(verdict, lines, value, code)
 
 
 def _stop_lines(found: StopForecast, rejoining: Rejoining) -> list[str]:
@@ -101,10 +111,10 @@ def _stop_lines(found: StopForecast, rejoining: Rejoining) -> list[str]:
     shown = [c for c in found.changes if _matters(c)]
     shown.sort(key=lambda c: (c.after.lost is None, not c.newly_offline, c.name))
     if shown:
-        rows = [_stop_row(c) for c in shown[:_MOST]]
+        rows = [_stop_row(c) for c in shown[:MOST_LINES]]
         lines += table(("PARTITION", "LEADER", "EPOCH", "ISR", "WHAT"), rows)
-        if len(shown) > _MOST:
-            lines.append(f"... and {len(shown) - _MOST} more; --json has them all")
+        if len(shown) > MOST_LINES:
+            lines.append(f"... and {len(shown) - MOST_LINES} more; --json has them all")
     rows = [(str(b), str(n), str(found.leaders_after[b])) for b, n in found.leaders_before.items()]
     lines += ["", *table(("BROKER", "LEADS NOW", "LEADS THEN"), rows)]
     if found.controller_moves:
@@ -155,16 +165,16 @@ def _away_lines(stopping: Sequence[int], rejoining: Rejoining) -> list[str]:
 
 
 def _missed(a_second: float) -> str:
-    return f"about {_count(round(a_second * 60), 'record')}"
+    return f"about {counted(round(a_second * 60), 'record')}"
 
 
 def _behind_lines(behind: Sequence[CatchUp]) -> list[str]:
     if not behind:
         return []
-    rows = [(str(c.name), str(c.broker), str(c.behind), _eta(c)) for c in behind[:_MOST]]
+    rows = [(str(c.name), str(c.broker), str(c.behind), _eta(c)) for c in behind[:MOST_LINES]]
     lines = ["", *table(("OUT OF SYNC", "BROKER", "BEHIND", "BACK IN SYNC IN"), rows)]
-    if len(behind) > _MOST:
-        lines.append(f"... and {len(behind) - _MOST} more; --json has them all")
+    if len(behind) > MOST_LINES:
+        lines.append(f"... and {len(behind) - MOST_LINES} more; --json has them all")
     rows = [(str(r.broker), str(r.partitions), str(r.behind), _eta(r)) for r in returns(behind)]
     return [*lines, "", *table(("BROKER", "OUT OF SYNC", "BEHIND", "BACK IN SYNC IN"), rows)]
 
@@ -241,14 +251,14 @@ def of_restart(plan: RestartPlan, rejoining: Rejoining) -> Told:
         worst = blocked[0]
         first = (worst.healed.offline or worst.healed.under_min_isr or worst.healed.losing)[0]
         verdict = (
-            f"NOT SAFE: {_brokers(s.broker for s in blocked)} cannot stop without harm, "
+            f"NOT SAFE: {brokers_named(s.broker for s in blocked)} cannot stop without harm, "
             f"even with every replica in sync ({first.name} first)"
         )
         code = Exit.CRITICAL
     elif waits:
         verdict = (
-            f"WAIT: a restart of {_brokers(s.broker for s in plan.steps)} is safe one by one, but "
-            f"{_brokers(s.broker for s in waits)} must wait for replicas to be in sync"
+            f"WAIT: a restart of {brokers_named(s.broker for s in plan.steps)} is safe one by one, "
+            f"but {brokers_named(s.broker for s in waits)} must wait for replicas to be in sync"
         )
         code = Exit.WARNING
     else:
@@ -295,90 +305,4 @@ def _step_words(step: Any) -> str:
         names = ", ".join(map(str, step.wait_for[:5]))
         return f"wait first for {names}"
     held = len(step.as_it_is.changes)
-    return f"can stop now; then wait for {_count(held, 'partition')} to be in sync"
-
-
-# -- reassign, unclean
-
-
-def of_reassign(moves: Sequence[Move]) -> Told:
-    stuck = [m for m in moves if m.away or m.unknown]
-    under = [m for m in moves if m.under_min_isr]
-    moved = [m for m in moves if m.leader_after != m.leader_before]
-    records = sum(m.records_to_copy or 0 for m in moves)
-    if stuck:
-        names = ", ".join(str(m.name) for m in stuck[:3])
-        verdict, code = f"NOT SAFE: {len(stuck)} would never end ({names})", Exit.CRITICAL
-    elif under:
-        verdict = f"NOT SAFE: {_count(len(under), 'partition')} would end under min ISR"
-        code = Exit.CRITICAL
-    else:
-        verdict = (
-            f"SAFE: {_count(len(moves), 'partition')}, {records} records to copy, "
-            f"{_count(len(moved), 'leader')} would move"
-        )
-        code = Exit.OK
-    rows = []
-    for m in moves[:_MOST]:
-        what = m.unknown or ""
-        if m.away:
-            what = f"waits for {_brokers(m.away)}, which is not there"
-        elif m.under_min_isr:
-            what = "ends under min ISR"
-        leader = f"{m.leader_before} -> {m.leader_after}"
-        rows.append(
-            (
-                str(m.name),
-                f"{_listed(m.replicas)} -> {_listed(m.target)}",
-                leader if m.leader_before != m.leader_after else str(m.leader_before),
-                "?" if m.records_to_copy is None else str(m.records_to_copy),
-                what,
-            )
-        )
-    lines = table(("PARTITION", "REPLICAS", "LEADER", "RECORDS TO COPY", "WHAT"), rows)
-    values = [{**m._asdict(), "name": str(m.name)} for m in moves]
-    return Told(verdict, lines, {"partitions": values}, code)
-
-
-def of_unclean(found: Sequence[UncleanElection], risks: StopForecast | None) -> Told:
-    losing = [e for e in found if e.lost is not None or e.lost_at_least]
-    if found:
-        records = sum(e.lost.end - e.lost.start for e in found if e.lost)
-        least = "at least " if any(e.lost_at_least for e in found) else ""
-        verdict = (
-            f"NOT SAFE: {_count(len(found), 'partition')} without a leader would get one, and lose "
-            f"{least}{_count(records, 'committed record')}"
-        )
-        code = Exit.CRITICAL if losing else Exit.WARNING
-    elif risks is not None and risks.losing:
-        names = _count(len(risks.losing), "partition")
-        verdict = f"RISKY: nothing is offline now, but {names} would lose records at a next failure"
-        code = Exit.WARNING
-    else:
-        verdict, code = "SAFE now: no partition is without a leader", Exit.OK
-    rows = [
-        (
-            str(e.name),
-            str(e.leader),
-            "none known" if e.lost is None else str(e.lost),
-            "yes" if e.lost_at_least else "no",
-        )
-        for e in found[:_MOST]
-    ]
-    lines = table(("PARTITION", "WOULD LEAD", "LOST", "PERHAPS MORE"), rows) if rows else []
-    value = {
-        "partitions": [
-            {
-                "partition": str(e.name),
-                "leader": e.leader,
-                "lost": None if e.lost is None else list(e.lost),
-                "perhaps_more": e.lost_at_least,
-            }
-            for e in found
-        ]
-    }
-    return Told(verdict, lines, value, code)
-
-
-def _listed(brokers: Iterable[int]) -> str:
-    return ",".join(map(str, brokers))
+    return f"can stop now; then wait for {counted(held, 'partition')} to be in sync"

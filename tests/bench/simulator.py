@@ -31,6 +31,8 @@ BEGIN, END = "<!-- bench:simulator -->", "<!-- /bench:simulator -->"
 PRESET: Final = "3.9.1"
 MANY: Final = 10_000
 BROKERS: Final = tuple(range(1, 7))
+# So many seconds that brokers stop, crash and come back in them; in five hardly anything happens.
+ROUNDS: Final = 40
 SURVIVABLE: Final = NEVER_LOSE - {"recreate_topic", "reassign"}
 
 
@@ -135,7 +137,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="put the table into README.md")
     parser.add_argument("--partitions", type=int, default=MANY)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--events", type=int, default=1_000_000, help="for the memory rows")
     parser.add_argument("--profile", action="store_true", help="show where a round spends its time")
     given = parser.parse_args()

@@ -134,9 +134,9 @@ class RunningJob:
 def job(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[RunningJob]:
     started = RunningJob(tmp_path_factory.mktemp("job") / "run")
     try:
-        started.monitor.until(lambda: "the web page is at" in started.monitor.err, PATIENCE_S)
+        started.monitor.until(lambda: "the web page is at" in started.monitor.err)
         assert re.search(rf"127\.0\.0\.1:{started.port}/", started.monitor.err)
-        started.monitor.until(lambda: "TRN001" in started.monitor.out, PATIENCE_S)
+        started.monitor.until(lambda: "TRN001" in started.monitor.out)
         yield started
     finally:
         started.end()

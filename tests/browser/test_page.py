@@ -285,5 +285,5 @@ def test_the_job_dies_and_returns_while_the_page_is_open(page: Page, job: Runnin
     def again() -> bool:
         return "first batch is done" in job.monitor.err.rsplit("starting Spark")[-1]
 
-    job.monitor.until(again, PATIENCE_S)
+    job.monitor.until(again)
     expect(page.get_by_role("region", name="cluster new-3.9")).to_be_visible()

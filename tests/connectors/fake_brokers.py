@@ -11,6 +11,7 @@ from tidestaff.connectors.broker_answers import (
     EARLIEST_LOCAL,
     NO_ERROR,
     NOT_LEADER_OR_FOLLOWER,
+    OFFSET_OUT_OF_RANGE,
     UNKNOWN_TOPIC_OR_PARTITION,
     BatchHeader,
     ClusterMetadata,
@@ -55,6 +56,7 @@ class FakeReplica:
     fetch_error: int = NO_ERROR
     lineage: tuple[tuple[int, int], ...] = ((0, 0),)
     names_epoch: bool = True
+    fetch_tells_start: bool = True
     local_start: int = 0
 
     @property
@@ -100,6 +102,7 @@ class FakeCluster:
     errors: dict[str, ConnectorError] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
     sizes: list[int] = field(default_factory=list)
+    fetched_from: dict[tuple[int, TopicPartition], int] = field(default_factory=dict)
     before: Callable[[str], None] = lambda _: None
 
     @staticmethod
@@ -231,14 +234,18 @@ class FakeCluster:
         topic_ids: Mapping[str, str | None],
     ) -> Mapping[TopicPartition, FetchedState]:
         self._asked("fetch", broker)
+        self.fetched_from.update({(broker, p): position for p, position in positions.items()})
         found = {}
-        for partition in positions:
+        for partition, position in positions.items():
             replica = self.replicas.get((broker, partition))
             if replica is None or replica.fetch_error:
                 error = UNKNOWN_TOPIC_OR_PARTITION if replica is None else replica.fetch_error
                 found[partition] = FetchedState(error)
+            elif not replica.start <= position <= replica.leo:
+                found[partition] = FetchedState(OFFSET_OUT_OF_RANGE)
             else:
-                found[partition] = FetchedState(NO_ERROR, replica.hw, by_topic_id=True)
+                start = replica.start if replica.fetch_tells_start else -1
+                found[partition] = FetchedState(NO_ERROR, replica.hw, True, start)  # noqa: FBT003
         return found
 
     def batches(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from tidestaff.connectors.broker_answers import ListedOffset
     from tidestaff.connectors.digest_wire import FetchedRecords
     from tidestaff.consistency.model import PartitionObservation
 
@@ -43,6 +44,9 @@ class Brokers:
     ) -> Mapping[TopicPartition, FetchedRecords]:
         self.asked += positions
         return self.by_broker[broker].records(broker, positions, *rest, **more)
+
+    def list_offsets(self, broker: int, *rest: Any) -> Mapping[TopicPartition, ListedOffset]:
+        return self.by_broker[broker].list_offsets(broker, *rest)
 
 
 def seen(partition: int = 0, **fields: Any) -> PartitionObservation:
@@ -153,6 +157,9 @@ class Copies:
         self, broker: int, positions: Mapping[TopicPartition, int], *rest: Any, **more: Any
     ) -> Mapping[TopicPartition, FetchedRecords]:
         return self.brokers[broker].records(broker, positions, *rest, **more)
+
+    def list_offsets(self, broker: int, *rest: Any) -> Mapping[TopicPartition, ListedOffset]:
+        return self.brokers[broker].list_offsets(broker, *rest)
 
     def exchange(self, broker: int, number: int, batch: bytes) -> None:
         self.logs[broker][T0][number] = batch

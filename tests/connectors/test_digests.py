@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import random
 import struct
 from typing import TYPE_CHECKING
 
 import pytest
-from tidestaff.connectors import large_batches
-from tidestaff.connectors.broker_answers import NO_ERROR, OFFSET_OUT_OF_RANGE
+from tidestaff.connectors.broker_answers import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    NO_ERROR,
+    OFFSET_OUT_OF_RANGE,
+    ListedOffset,
+)
 from tidestaff.connectors.digest_files import RangeReader
 from tidestaff.connectors.digest_wire import FetchedRecords, WireRanges
+from tidestaff.connectors.errors import UnsupportedRequestError
+from tidestaff.consistency.batches import Extent
+from tidestaff.consistency.comparison import Comparison
+from tidestaff.consistency.comparison_verdict import Outcome
 from tidestaff.consistency.model import OffsetRange, TopicPartition
 
 from tests.connectors.segment_bytes import GZIP, old, v2
@@ -183,36 +191,6 @@ def test_a_batch_within_a_payload_is_none_though_an_index_leads_to_it(tmp_path: 
     assert plain.batches == 100
 
 
-def test_an_index_saves_looking_at_each_header_for_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is followed, and nothing is read twice."""
-    batches = [v2(3 * n, 3, value=b"x" * 3_000) for n in range(300)]
-    folder = write_segments(tmp_path, batches)
-    starts = [len(b"".join(batches[:number])) for number in range(300)]
-    (folder / f"{0:020d}.index").write_bytes(
-        b"".join(struct.pack(">ii", *entry) for entry in index_of(starts))
-    )
-    read: list[int] = []
-
-    def pread(descriptor: int, length: int, position: int) -> bytes:
-        read.append(position)
-        return os_pread(descriptor, length, position)
-
-    walked: list[int] = []
-
-    def walk(descriptor: int, position: int, *rest: int) -> tuple[bytes, int]:
-        walked.append(position)
-        return walk_it(descriptor, position, *rest)
-
-    os_pread, walk_it = os.pread, large_batches._walked
-    monkeypatch.setattr(large_batches.os, "pread", pread)
-    monkeypatch.setattr(large_batches, "_walked", walk)
-    RangeReader(str(folder)).digest(OffsetRange(0, 900))
-    assert len(walked) == 1
-    assert sorted(each for each in read if each in starts[1:]) == starts[1:]
-
-
 @pytest.mark.parametrize(
     "make",
     [
@@ -277,7 +255,11 @@ def test_payloads_are_paced_and_headers_are_not(tmp_path: Path) -> None:
 
 class Broker:
     """Hands out batches as a broker does: from the batch that holds the position on, as many bytes
-    as are allowed, the last batch perhaps cut; the first partition's first batch always whole."""
+    as are allowed, the last batch perhaps cut; the first partition's first batch always whole.
+
+    Below `log_start` and above the log end an offset is out of range, and that is all it says.
+    Where `tells_local_start`, its release knows tiered storage, and `log_start` is the local one.
+    """
 
     def __init__(
         self,
@@ -285,8 +267,10 @@ class Broker:
         log_start: int = 0,
         *,
         in_one_buffer: bool = False,
+        tells_local_start: bool = True,
     ) -> None:
         self._logs, self._log_start, self._in_one_buffer = logs, log_start, in_one_buffer
+        self._tells_local_start = tells_local_start
         self._given: list[bytearray] = []
         self.requests = 0
         self.refuses: dict[TopicPartition, int] = {}
@@ -309,8 +293,8 @@ class Broker:
             if partition in self.refuses:
                 found[partition] = FetchedRecords(self.refuses[partition])
                 continue
-            if position < self._log_start:
-                found[partition] = FetchedRecords(OFFSET_OUT_OF_RANGE, b"", self._log_start)
+            if not self._log_start <= position <= end_of(self._logs[partition]):
+                found[partition] = FetchedRecords(OFFSET_OUT_OF_RANGE)
                 continue
             after = [b for b in self._logs[partition] if end_of([b]) > position]
             data = b"".join(after)[: min(partition_bytes, left)]
@@ -321,6 +305,17 @@ class Broker:
             view = memoryview(self._given[-1])
             found[partition] = FetchedRecords(NO_ERROR, view if self._in_one_buffer else data)
         return found
+
+    def list_offsets(
+        self, broker: int, partitions: Sequence[TopicPartition], timestamp: int
+    ) -> Mapping[TopicPartition, ListedOffset]:
+        del broker
+        self.requests += 1
+        if timestamp == EARLIEST_LOCAL and not self._tells_local_start:
+            raise UnsupportedRequestError("ListOffsets")
+        remote = timestamp == EARLIEST and self._tells_local_start
+        start = 0 if remote else self._log_start
+        return {partition: ListedOffset(NO_ERROR, start) for partition in partitions}
 
 
 @pytest.mark.parametrize("in_one_buffer", [False, True], ids=["bytes", "views-overwritten"])
@@ -352,9 +347,42 @@ def test_over_the_wire_rot_is_found_by_reading_payloads() -> None:
     )
 
 
-def test_over_the_wire_an_offset_out_of_range_says_where_the_log_begins() -> None:
-    wire = WireRanges(Broker({T0: mixed(10)}, log_start=7))
-    assert wire.digests(1, [(T0, OffsetRange(2, 12))])[T0].starts_at == 7
+@pytest.mark.parametrize("tiered", [True, False], ids=["local-part-of-a-tiered-log", "before-3.4"])
+def test_over_the_wire_a_log_start_that_has_moved_is_asked_for(tiered: bool) -> None:
+    """A broker that says 'out of range' does not say what is in range."""
+    broker = Broker({T0: mixed(10)}, log_start=7, tells_local_start=tiered)
+    assert WireRanges(broker).digests(1, [(T0, OffsetRange(2, 12))])[T0].starts_at == 7
+    assert broker.requests <= 3
+
+
+def test_retention_of_many_records_costs_a_comparison_few_questions() -> None:
+    """Not one for each record that is gone."""
+    log = [v2(1_000 * n, 1_000) for n in range(10)]
+    brokers = {number: Broker({T0: log}) for number in (1, 2)}
+    comparison = Comparison([Extent(number, 0, 10_000, 10_000) for number in brokers], span=2_000)
+    asked = 0
+    while (question := comparison.question()) is not None:
+        asked += 1
+        if asked == 2:  # in the middle of the run
+            brokers[2] = Broker({T0: log}, log_start=9_000)
+        comparison.digests(
+            question,
+            {
+                b: WireRanges(each).digests(b, [(T0, question.offsets)])[T0]
+                for b, each in brokers.items()
+            },
+        )
+    verdict = comparison.verdict()
+    assert (verdict.outcome, verdict.equal_up_to) == (Outcome.EQUAL, 10_000)
+    assert asked < 10
+
+
+def test_over_the_wire_a_log_that_was_cut_meanwhile_holds_less_and_is_not_skipped() -> None:
+    log = [v2(number) for number in range(10)]
+    offsets = [(T0, OffsetRange(6, 9))]
+    found = WireRanges(Broker({T0: log[:4]})).digests(1, offsets)[T0]
+    assert (found.batches, found.starts_at) == (0, None)
+    assert found.digest != WireRanges(Broker({T0: log})).digests(1, offsets)[T0].digest
 
 
 def test_a_partition_that_is_refused_is_left_out_and_the_others_go_on() -> None:

@@ -9,13 +9,14 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
+from tidestaff.connectors.broker_answers import ListedOffset
 from tidestaff.connectors.digest_wire import FetchedRecords
 from tidestaff.connectors.errors import BrokerSilentError
 from tidestaff.connectors.fetch_sockets import Address, SocketRecords
 from tidestaff.consistency.model import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 FETCH, API_VERSIONS = 1, 18
@@ -45,6 +46,11 @@ class Library:
     ) -> Mapping[TopicPartition, FetchedRecords]:
         del broker, positions, topic_ids, whole_bytes, partition_bytes
         return LIBRARY
+
+    def list_offsets(
+        self, broker: int, partitions: Sequence[TopicPartition], timestamp: int
+    ) -> Mapping[TopicPartition, ListedOffset]:
+        return {each: ListedOffset(0, broker + timestamp) for each in partitions}
 
 
 def versions(least: int = 4, most: int = 17) -> bytes:
@@ -96,12 +102,10 @@ def broker(answer: Callable[[int, bytes], bytes | None]) -> Iterator[Address]:
 
 def ask(
     reader: SocketRecords, positions: Mapping[TopicPartition, int] | None = None
-) -> dict[TopicPartition, tuple[int, bytes, int]]:
+) -> dict[TopicPartition, tuple[int, bytes]]:
     wanted = {T0: 5} if positions is None else positions
     found = reader.records(1, wanted, {}, whole_bytes=1 << 20, partition_bytes=1 << 16)
-    return {
-        p: (each.error, bytes(each.records), each.log_start_offset) for p, each in found.items()
-    }
+    return {p: (each.error, bytes(each.records)) for p, each in found.items()}
 
 
 def test_partitions_are_asked_for_by_name_as_replica_minus_two_and_read() -> None:
@@ -120,9 +124,9 @@ def test_partitions_are_asked_for_by_name_as_replica_minus_two_and_read() -> Non
         reader = SocketRecords(Library(at), Library(at))
         for _ in range(2):
             found = ask(reader, {T0: 5, T1: 6, U0: 7})
-            assert found[T0] == (0, b"zero", 3)
-            assert found[T1] == (1, b"", 3)
-            assert found[U0] == (0, b"x" * 2_000_000, 3)
+            assert found[T0] == (0, b"zero")
+            assert found[T1] == (1, b"")
+            assert found[U0] == (0, b"x" * 2_000_000)
         reader.close()
     replica, wait, _, most = struct.unpack_from(">iiii", asked[0])
     assert (replica, wait, most) == (-2, 0, 1 << 20)
@@ -142,6 +146,7 @@ def test_the_library_is_asked_where_a_plain_socket_would_not_do(
         library = Library(at if at_an_address else None)
         reader = SocketRecords(library, library)
         assert ask(reader)[T0][1] == ask(reader)[T0][1] == b"by the library"
+        assert reader.list_offsets(1, [T0], 20) == {T0: ListedOffset(0, 21)}
         reader.close()
 
 

@@ -108,6 +108,13 @@ def test_a_member_of_the_isr_is_not_behind_but_read_earlier() -> None:
     assert verdict.outcome is Outcome.EQUAL
 
 
+def test_a_member_of_the_isr_lacks_what_its_leader_committed_before_so_it_is_none() -> None:
+    """Whoever told the ISR has not heard of its last change; leaders are read first."""
+    verdict = compared(three(batches=log([5, 9, 20]), in_sync=True), leader=1)
+    assert verdict.outcome is Outcome.BEHIND
+    assert [each.broker for each in verdict.behind] == [3]
+
+
 def test_what_is_above_the_high_watermark_is_nobodys_fault() -> None:
     other = [*log([5, 9, 20]), batch(20, 5, epoch=3, crc=1)]
     assert compared(three(batches=other, watermark=20)).differences == ()

@@ -128,6 +128,27 @@ def test_under_the_watermark_rule_a_follower_cuts_to_its_own_watermark() -> None
     assert {cut.broker: cut.offsets for cut in outcome.cuts} == {3: OffsetRange(7, 10)}
 
 
+@pytest.mark.parametrize(
+    ("isr", "believes", "cut"),
+    [
+        pytest.param((1, 2, 3), 4, None, id="a-member-of-the-isr-holds-what-its-leader-holds"),
+        pytest.param((1, 2), 4, OffsetRange(7, 10), id="of-one-out-of-sync-nothing-is-assumed"),
+        pytest.param(
+            (1, 2, 3), 3, OffsetRange(7, 10), id="nor-of-one-that-follows-an-older-leader"
+        ),
+    ],
+)
+def test_a_lineage_nobody_told_is_the_leaders_where_it_must_be(
+    isr: tuple[int, ...], believes: int, cut: OffsetRange | None
+) -> None:
+    """Followers' lineages take some reading; without one Kafka's rule is to cut to the HW."""
+    watch = Watch(epoch=4, isr=isr).all_logs(epochs=lineage((2, 0), (4, 6)), believes=4)
+    watch.log(2, epochs=None).log(3, epochs=None, hw=7, believes=believes)
+    outcome = forecast(watch.observation(), stopping={1})
+    assert outcome.leader == 2
+    assert {c.broker: c.offsets for c in outcome.cuts} == ({} if cut is None else {3: cut})
+
+
 def test_below_min_isr_is_foretold() -> None:
     watch = Watch().setting(min_insync_replicas=3)
     outcome = forecast(watch.observation(), stopping={3})

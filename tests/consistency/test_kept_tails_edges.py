@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tidestaff.consistency.model import Bracket, OffsetRange
+from tidestaff.consistency.model import Bracket, OffsetRange, PartitionSettings
 
-from tests.consistency.watch import Watch
+from tests.consistency.watch import ROUND_MS, Watch
 
 
 def both_lost_and_the_shorter_leads(*, watermark: int = 10) -> Watch:
@@ -140,3 +140,111 @@ def test_where_nobody_leads_nobody_is_cut() -> None:
     watch.see(6)
     watch.stop(2).change(leader=-1, epoch=1, isr=(2,)).see(2)
     assert settled(watch) == {1: 10, 2: 10}
+
+
+def the_shorter_one_leads(*, every_ms: int = ROUND_MS) -> Watch:
+    """1 and 2 hold 10 records and go; 2 comes back with 8 and leads in epoch 2, 1 is away."""
+    watch = Watch(version="0.10.2.2", replicas=(1, 2)).all_logs(epochs=None)
+    watch.see(6)
+    watch.stop(1, 2).change(leader=-1, epoch=1, isr=(2,)).see(2)
+    watch.start(2).change(leader=2, epoch=2).log(2, leo=8, hw=8).see(every_ms=every_ms)
+    return watch
+
+
+def writes_on_and_the_other_one_is_back(watch: Watch) -> Watch:
+    """2 writes to 20, 1 is back with all of it, and in the ISR."""
+    watch.log(2, leo=20, hw=20).see()
+    watch.raised.clear()  # the loss that precedes it
+    watch.start(1).log(1, leo=20, hw=20).see()
+    watch.change(isr=(2, 1)).see(2)
+    return watch
+
+
+def test_a_replica_away_in_every_sample_has_kept_its_tail() -> None:
+    watch = writes_on_and_the_other_one_is_back(the_shorter_one_leads())
+    assert watch.raised["TRN006"].offsets == OffsetRange(8, 10)
+
+
+def test_a_replica_may_have_been_cut_between_samples_further_apart_than_a_session() -> None:
+    """Back, cut to 8 by its first fetch, and crashed: a session later no sample can tell."""
+    session_ms = PartitionSettings().session_timeout_ms
+    assert settled(the_shorter_one_leads(every_ms=session_ms))[1] == 10
+    watch = the_shorter_one_leads(every_ms=session_ms + 1)
+    assert settled(watch)[1] == 0
+    assert not writes_on_and_the_other_one_is_back(watch).raised
+
+
+def test_a_replica_may_have_been_cut_while_the_same_leader_wrote_nothing() -> None:
+    """Of a leader that was seen in its epoch the end it had then is certain."""
+    watch = the_shorter_one_leads()
+    watch.see(every_ms=PartitionSettings().session_timeout_ms + 1)
+    assert settled(watch)[1] == 8
+    assert not writes_on_and_the_other_one_is_back(watch).raised
+
+
+def test_a_replica_that_was_seen_registered_but_not_read_may_have_been_cut() -> None:
+    watch = the_shorter_one_leads()
+    watch.start(1).log(1, up=False).see()
+    watch.stop(1)
+    assert not writes_on_and_the_other_one_is_back(watch).raised
+
+
+def test_a_replica_that_is_registered_but_not_read_may_follow_a_leader_nobody_has_seen() -> None:
+    watch = Watch(version="0.10.2.2").all_logs(epochs=None)
+    watch.see(6)
+    watch.log(3, up=False).see()
+    assert settled(watch) == {1: 10, 2: 10, 3: 10}, "its leader had all of it"
+    watch.stop(1).change(leader=2, epoch=1, isr=(2, 3)).see()
+    assert settled(watch) == {1: 10, 2: 10, 3: 0}
+
+
+def test_a_replica_that_is_elected_itself_is_not_cut() -> None:
+    """Both lost power; the one whose session ends later is elected though it is dead."""
+    watch = Watch(version="0.10.2.2", replicas=(1, 2)).all_logs(epochs=None)
+    watch.see(6)
+    watch.stop(1).change(leader=2, epoch=1, isr=(2,)).log(2, up=False).see()
+    assert settled(watch) == {1: 10, 2: 10}
+
+
+def test_a_replica_that_led_after_an_epoch_nobody_saw_may_have_been_cut_in_that() -> None:
+    watch = Watch(version="0.10.2.2", replicas=(1, 2)).all_logs(epochs=None)
+    watch.see(6)
+    watch.stop(1).change().change(leader=2, epoch=2, isr=(2,)).log(2, up=False).see()
+    assert settled(watch) == {1: 10, 2: 0}
+
+
+def test_a_replica_that_joined_the_isr_and_left_between_two_samples_was_back() -> None:
+    """Two writes, one new epoch: 1 was back, was cut, joined the ISR, and stopped."""
+    watch = the_shorter_one_leads()
+    watch.change().change(epoch=3).see()
+    assert settled(watch)[1] == 0
+    assert not writes_on_and_the_other_one_is_back(watch).raised
+
+
+def test_writes_that_all_began_epochs_let_nobody_join() -> None:
+    watch = the_shorter_one_leads()
+    watch.change(epoch=3).see()
+    assert settled(watch)[1] == 10
+    writes_on_and_the_other_one_is_back(watch)
+    assert watch.raised["TRN006"].offsets == OffsetRange(8, 10)
+
+
+def test_a_source_that_does_not_tell_versions_is_believed_within_a_session() -> None:
+    watch = the_shorter_one_leads().set(version_of_state=-1)
+    watch.see()
+    watch.set(epoch=3).see()
+    assert settled(watch)[1] == 10
+
+
+def test_a_torn_sample_also_tells_who_may_have_been_back() -> None:
+    watch = the_shorter_one_leads()
+    watch.start(1).log(1, up=False).set(bracket=Bracket.STRADDLED).see()
+    assert settled(watch)[1] == 8
+
+
+def test_where_nobody_leads_any_more_somebody_may_have_led_since_the_last_sample() -> None:
+    watch = Watch(version="0.10.2.2", replicas=(1, 2)).all_logs(epochs=None)
+    watch.see(6)
+    watch.stop(1, 2).change(leader=-1, epoch=1, isr=(2,))
+    watch.see(every_ms=PartitionSettings().session_timeout_ms + 1)
+    assert settled(watch) == {1: 0, 2: 0}

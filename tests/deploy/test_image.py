@@ -18,7 +18,7 @@ from tests.field.lab_containers import LOCAL_IMAGE, build_local_image, docker, n
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.longest]
 
 ROOT = Path(__file__).resolve().parents[2]
 READ_ONLY = ("--rm", "--network=none", "--read-only", "--cap-drop=ALL", "--user=1000690000:0")

@@ -1,13 +1,15 @@
 """`tidestaff verify` against real brokers: bytes altered behind their backs, a replica that lags,
-one that was cleaned alone, a broker that is down; by the protocol, by agents, from directories.
+one that was cleaned alone, a broker that is down, transactions, tiered storage; retention, a new
+leader, a broker that goes in the middle of a run; by the protocol, by agents, from directories.
 
-Files are altered by the test; the command only reads.
+Files are altered by the test; the command only reads. One cluster lives through all of it.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -15,9 +17,24 @@ from tidestaff.streaming.cli import main
 
 from tests.field.agents import agents_of
 from tests.field.lab import need_jars, running
+from tests.field.verify_changes import (
+    MANY,
+    RECORDS_A_WRITE,
+    SEGMENTS,
+    InTheMiddle,
+    begin_to_move,
+    first_offset,
+    move_leader,
+    retention,
+    tiered_settings,
+    transactions,
+    until_moved,
+    wait_until,
+    write,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.field.lab import Lab
@@ -25,7 +42,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
 
 RECORDS: Final = 40
-SEGMENT: Final = f"{0:020d}.log"
 CHECKSUM_AT, PAYLOAD_AT = 20, 63
 NEVER_MS: Final = "600000"
 SETTINGS: Final = {
@@ -33,6 +49,7 @@ SETTINGS: Final = {
         "replica.lag.time.max.ms": "4000",
         "log.cleaner.backoff.ms": NEVER_MS,
         "log.initial.task.delay.ms": "500",
+        "log.retention.check.interval.ms": "300",
     },
     # Only this one cleans while the test runs.
     1: {"log.cleaner.backoff.ms": "300"},
@@ -55,15 +72,17 @@ class Verify:
         where = where or ("--bootstrap-server", self.lab.answering)
         code = main(["verify", "--json", "--topic", topic, *where, *more])
         found = json.loads(self._capsys.readouterr().out)
+        self.requests: int = found["requests"]
         (partition,) = found["partitions"]
         return code, partition
 
-
-def wait_until(done: Callable[[], bool], otherwise: str) -> None:
-    until = time.monotonic() + 60
-    while not done():
-        assert time.monotonic() < until, otherwise
-        time.sleep(0.1)
+    @contextmanager
+    def meanwhile(self, act: Callable[[], None], *, after: int = 1) -> Iterator[None]:
+        """What is asked within finds the cluster changed after so many rounds of questions."""
+        with pytest.MonkeyPatch.context() as patch:
+            middle = InTheMiddle(patch, act, after=after)
+            yield
+        assert middle.was_there, "it was over before anything had changed"
 
 
 def make_topic(lab: Lab, name: str, assignment: tuple[int, ...] = (1, 2, 3)) -> None:
@@ -73,8 +92,8 @@ def make_topic(lab: Lab, name: str, assignment: tuple[int, ...] = (1, 2, 3)) -> 
 
 
 def flip(lab: Lab, name: str, broker: int, byte: int) -> None:
-    """One bit of the first batch."""
-    path = lab.replica_dir(broker, name, 0) / SEGMENT
+    """One bit of the first batch that is there."""
+    path = lab.replica_dir(broker, name, 0) / f"{first_offset(lab, broker, name):020d}.log"
     with path.open("r+b") as file:
         file.seek(byte)
         found = file.read(1)[0]
@@ -175,15 +194,92 @@ def check_agents(lab: Lab, verify: Verify, agents: str) -> None:
     both = ("--bootstrap-server", lab.answering, "--agents", agents)
     for where in (both, ("--agents", agents)):
         assert verify("equal", where=where)[1]["equal_up_to"] == RECORDS
+        code, found = verify("equal", "--quick", where=where)
+        assert (code, found["verdict"], found["by"]) == (0, "equal", "lineage"), found
         code, found = verify("odd", where=where)
         assert (code, found["differences"][0]["wrong"]) == (2, [3]), found
         assert verify("rot", where=where)[0] == 0
         assert verify("rot", "--scrub", where=where)[0] == 2
 
 
+def check_transactions(lab: Lab, verify: Verify) -> None:
+    """Markers are batches like others, and what is open is as committed as the rest."""
+    lab.clients.create_topic("bank", assignment=[[1, 2, 3]])
+    end = 3 * RECORDS_A_WRITE + 2
+    for _ in transactions(lab, "bank"):
+        wait_until(lambda: verify("bank")[1]["equal_up_to"] == end, "not equal up to the end")
+        for more in ((), ("--scrub",), ("--quick",)):
+            code, found = verify("bank", *more)
+            assert (code, found["verdict"], found["equal_up_to"]) == (0, "equal", end), found
+
+
+def check_a_tiered_log(lab: Lab, verify: Verify, agents: str) -> None:
+    """Compared where it is local on all copies; the older part is nobody's copy."""
+    until_moved(lab, "tiered")
+    both = ("--bootstrap-server", lab.answering, "--agents", agents)
+    for where in ((), both, ("--agents", agents)):
+        code, found = verify("tiered", where=where)
+        assert (code, found["verdict"], found["equal_up_to"]) == (0, "equal", MANY), found
+    code, found = verify("tiered", "--quick")
+    assert (code, found["verdict"], found["differences"]) == (3, "not comparable", []), found
+    assert "lineages are known" in found["not_compared"][0]["why"]
+    assert verify("tiered", "--quick", where=both)[0] == 0
+    begins = max(first_offset(lab, broker, "tiered") for broker in lab.brokers)
+    assert begins > 0
+    flip(lab, "tiered", 3, CHECKSUM_AT)
+    for where in ((), both, ("--agents", agents)):
+        code, found = verify("tiered", where=where)
+        assert (code, found["verdict"], found["differences"][0]["wrong"]) == (2, "diverged", [3])
+        assert found["differences"][0]["start"] >= begins
+
+
+def check_retention_in_the_middle(lab: Lab, verify: Verify, agents: str) -> None:
+    """Agents are asked for everything at once, so theirs changes before they are asked."""
+    both = ("--bootstrap-server", lab.answering, "--agents", agents)
+    check_retention(lab, verify, "trimmed", after=1)
+    check_retention(lab, verify, "trimmed-too", after=0, where=both)
+
+
+def check_retention(
+    lab: Lab, verify: Verify, topic: str, *, after: int, where: tuple[str, ...] = ()
+) -> None:
+    """What is gone is not asked for one by one, and the rest is compared."""
+    lab.clients.create_topic(topic, assignment=[[1, 2, 3]], configs=SEGMENTS)
+    write(lab, topic)
+    wait_until(lambda: verify(topic)[1]["equal_up_to"] == MANY, "not equal up to the end")
+    with verify.meanwhile(lambda: retention(lab, topic), after=after):
+        code, found = verify(topic, where=where)
+    assert (code, found["verdict"], found["equal_up_to"]) == (0, "equal", MANY), found
+    gone = min(first_offset(lab, broker, topic) for broker in lab.brokers)
+    assert gone > 2 * RECORDS_A_WRITE
+    assert verify.requests < gone, "each record that is gone was asked for"
+
+
+def check_a_new_leader_in_the_middle(lab: Lab, verify: Verify) -> None:
+    make_topic(lab, "moved")
+    wait_until(lambda: verify("moved")[1]["equal_up_to"] == RECORDS, "not equal up to the end")
+    with verify.meanwhile(lambda: move_leader(lab, "moved", 2)):
+        code, found = verify("moved")
+    assert (code, found["verdict"], found["equal_up_to"]) == (0, "equal", RECORDS), found
+    end = RECORDS + RECORDS_A_WRITE
+    wait_until(lambda: verify("moved")[1]["equal_up_to"] == end, "not equal up to the end")
+    code, found = verify("moved", "--quick")
+    assert (code, found["verdict"], found["leader"], found["equal_up_to"]) == (0, "equal", 2, end)
+    assert found["epoch"] > 0
+
+
+def check_a_broker_that_goes_in_the_middle(lab: Lab, verify: Verify) -> None:
+    """It leads, so another one does from then on; the two that stay are compared to the end."""
+    make_topic(lab, "going", (3, 1, 2))
+    wait_until(lambda: verify("going")[1]["equal_up_to"] == RECORDS, "not equal up to the end")
+    with verify.meanwhile(lambda: lab.stop(3)):
+        code, found = verify("going")
+    assert (code, found["differences"], found["corrupt"]) == (3, [], []), found
+    assert (list(found["unread"]), found["equal_up_to"]) == (["3"], RECORDS), found
+
+
 def check_a_broker_that_is_down(lab: Lab, verify: Verify, agents: str) -> None:
     """The rest goes on; by its agent even the replica of the broker that is down is compared."""
-    lab.stop(3)
     code, found = verify("equal")
     assert (code, found["verdict"], found["copies"]) == (3, "equal", [1, 2]), found
     assert list(found["unread"]) == ["3"]
@@ -200,6 +296,8 @@ def check_directories(lab: Lab, verify: Verify) -> None:
     assert (code, found["differences"][0]["wrong"]) == (2, [3]), found
     code, found = verify("cleaned", where=where)
     assert (code, found["verdict"], found["differences"]) == (3, "not comparable", []), found
+    code, found = verify("tiered", where=where)
+    assert (code, found["differences"][0]["wrong"]) == (2, [3]), found
 
 
 @pytest.mark.slow
@@ -208,15 +306,22 @@ def test_real_replicas_are_compared(
 ) -> None:
     need_jars("3.9.1")
     monkeypatch.chdir(tmp_path)
-    lab_of = running(tmp_path / "lab", "3.9.1", "zookeeper", cuttable=True, settings=SETTINGS)
+    settings = {**SETTINGS, 0: {**SETTINGS[0], **tiered_settings(tmp_path / "remote")}}
+    lab_of = running(tmp_path / "lab", "3.9.1", "zookeeper", cuttable=True, settings=settings)
     with lab_of as lab, agents_of(lab) as (agents, _):
         verify = Verify(lab, capsys)
         begin_to_clean(lab)
+        begin_to_move(lab, "tiered")
         check_equal(lab, verify)
         check_a_batch_that_differs(lab, verify)
         check_rot_that_all_share(lab, verify)
         check_a_replica_that_lags(lab, verify)
         check_replicas_cleaned_at_different_times(lab, verify, agents)
         check_agents(lab, verify, agents)
+        check_transactions(lab, verify)
+        check_a_tiered_log(lab, verify, agents)
+        check_retention_in_the_middle(lab, verify, agents)
+        check_a_new_leader_in_the_middle(lab, verify)
+        check_a_broker_that_goes_in_the_middle(lab, verify)
         check_a_broker_that_is_down(lab, verify, agents)
         check_directories(lab, verify)

@@ -95,8 +95,10 @@ def test_a_copy_that_differs_is_named(
 def test_a_stop_is_forecast(
     lab: SecuredLab, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Two controllers have no majority without one of them."""
     code, found = called(capsys, "what-if", "stop", "1", *access(lab, tmp_path))
-    assert (code, found["verdict"][:5]) == (1, "RISKY")
+    assert (code, found["quorum_lost"], found["voters"]) == (2, True, [1, 2])
+    assert found["verdict"].startswith("NOT SAFE: stopping broker 1: no quorum of controllers")
     assert [each["leader"] for each in found["partitions"]] == [[1, 2], [1, 2]]
 
 

@@ -132,10 +132,10 @@ def test_a_driver_with_the_chart_s_rights_starts_executors_that_know_its_secret(
     with kubelet.at_work():
         job = Monitor(tmp_path / "driver", settings, "--max-batches", str(BATCHES))
         try:
-            job.until(lambda: bool(kubelet.made), 180)
+            job.until(lambda: bool(kubelet.made))
             (pod, *_) = kubelet.made.values()
             refused = kubelet.start(pod, **stranger_s(pod, tmp_path)).wait(120)
-            code = job.wait(300)
+            code = job.wait()
         except (AssertionError, subprocess.TimeoutExpired) as error:
             raise AssertionError(f"{error}\n{job.err[-2_000:]}\n{kubelet.logs()}") from None
         finally:

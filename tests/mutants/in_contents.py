@@ -46,9 +46,15 @@ FAULTS: Final[tuple[Fault, ...]] = (
         ),
         (
             "cmp-isr-member-is-behind",
-            "if each.log_end_offset < committed and not each.in_sync",
+            "if each.log_end_offset < (by_leader if each.in_sync else committed)",
             "if each.log_end_offset < committed",
             "a member of the ISR was only read earlier",
+        ),
+        (
+            "cmp-isr-is-believed",
+            "max((each.end for each in extents if each.broker == leader), default=0)",
+            "0",
+            "a member of the ISR holds what its leader had committed before it was read",
         ),
     ),
     *faults_in(

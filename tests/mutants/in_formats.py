@@ -8,6 +8,22 @@ from tests.mutants.fault import faults_in
 
 _DECODERS: Final = (
     *faults_in(
+        "topic_ids.py",
+        ("consistency/test_checkpoint_files.py", "conformance/test_vectors.py"),
+        (
+            "file-zero-topic-id-accepted",
+            'if not (written := found[:-1] + last).strip("A"):',
+            "if not (written := found[:-1] + last):",
+            "the zero id names no topic",
+        ),
+        (
+            "file-topic-id-with-spare-bits",
+            "last = _DIGITS[_DIGITS.index(found[-1]) & ~0xF]",
+            "last = found[-1]",
+            "two texts of one id compare equal",
+        ),
+    ),
+    *faults_in(
         "checkpoint_files.py",
         ("consistency/test_checkpoint_files.py", "conformance/test_vectors.py"),
         (
@@ -39,15 +55,6 @@ _DECODERS: Final = (
             "if version is None or version < _VERSION:",
             "if version is None or version != _VERSION:",
             "later versions of partition.metadata are accepted",
-        ),
-        (
-            "file-zero-topic-id-accepted",
-            (
-                '    if not any(raw):\n        raise FormatError(place, field, "the zero id", '
-                '"the id of a topic", line)\n'
-            ),
-            "",
-            "the zero id names no topic",
         ),
         (
             "file-python-lines",

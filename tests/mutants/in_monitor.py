@@ -842,6 +842,36 @@ _MEMORY: Final = (
             "where nobody leads nobody is cut",
         ),
         (
+            "kept-though-a-session-has-passed",
+            "    if sight.now_ms - memory.observed_at_ms > session_ms:\n        return True\n",
+            "",
+            "who was back and crashed is registered no longer than a session",
+        ),
+        (
+            "kept-though-it-was-registered",
+            "return state.leader != broker or epochs > 1",
+            "return False",
+            "a replica that is registered and not read may follow a shorter leader",
+        ),
+        (
+            "kept-unless-it-was-elected",
+            "return state.leader != broker or epochs > 1",
+            "return True",
+            "a replica that leads is not cut",
+        ),
+        (
+            "kept-though-it-joined-the-isr",
+            "return state.partition_epoch - before.partition_epoch > epochs",
+            "return False",
+            "who joined the ISR between two samples was back",
+        ),
+        (
+            "kept-whatever-the-next-leader-had",
+            "if before is None or before.leader_epoch != state.leader_epoch:",
+            "if before is None:",
+            "of an epoch that began since the last sample nothing is known",
+        ),
+        (
             "kept-though-it-was-cut",
             "if tail is not None and (reading.log_end_offset or 0) < tail.end:",
             "if tail is not None and reading.log_end_offset is None:",
@@ -966,6 +996,12 @@ _PREDICTIONS: Final = (
             "start = max(first, led_by.log_start_offset or 0)",
             "start = first",
             "what retention removed cannot be lost",
+        ),
+        (
+            "fct-lineage-of-anybody",
+            "        and follower.broker in observation.state.isr\n",
+            "",
+            "only of a member of the ISR it is known to hold its leader's records",
         ),
         (
             "fct-shutting-down-counts-as-live",

@@ -151,6 +151,17 @@ def test_alerts_are_listed_shown_and_taken_on(
     assert main(["alerts", "ack", "zz", "--why", "x", *where]) == 3
 
 
+def test_a_code_that_does_not_exist_is_not_taken_for_no_alert(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--work-dir", str(work)]
+    assert main(["alerts", "--code", "trn001", "--code", "ISR001", *where]) == 2
+    assert main(["alerts", "--code", "ISR001", *where]) == 0
+    capsys.readouterr()
+    assert main(["alerts", "--code", "TRN01", *where]) == 3
+    assert "unknown code 'TRN01'; did you mean TRN001?" in capsys.readouterr().err
+
+
 def test_status_says_that_nobody_watches(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--work-dir", str(work), "--json"]) == 2
     found = json.loads(capsys.readouterr().out)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tidestaff.connectors.agent_server import Agent, AgentServer, Listen
+from tidestaff.connectors.errors import ConnectorError
 from tidestaff.connectors.log_directories import LogDirectories
 from tidestaff.streaming.cli import main
+from tidestaff.streaming.verify.agents import AgentDigests
 from tidestaff.streaming.verify.progress import line
 from tidestaff.streaming.verify.running import Progress, Verification
 
@@ -131,6 +133,31 @@ def test_nothing_is_written_to_the_directories(
     assert state() == before
 
 
+def test_topics_are_left_out_and_one_that_is_not_there_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    brokers = [write_log_dir(tmp_path / str(b), broker=b, t_0=10, other_0=3) for b in (1, 2)]
+    code, found = verify(capsys, "--topics-exclude", "o.*", *of(brokers))
+    assert (code, set(verdicts(found))) == (0, {"t-0"})
+    code, found = verify(capsys, "--topic", "t", "--topic", "nope", *of(brokers))
+    assert code == 3
+    assert "no topic nope is there" in found["errors"][0]
+    code, found = verify(capsys, "--topics-include", "nope.*", *of(brokers))
+    assert (code, "partitions" in found) == (3, False)
+
+
+def test_a_batch_is_told_in_the_singular_and_rot_without_an_empty_part(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    flip(brokers[2] / "t-0" / SEGMENT, 4, 20)
+    for path in brokers:
+        flip(path / "t-1" / SEGMENT, 4, 65)
+    assert main(["verify", "--scrub", *of(brokers)]) == 2
+    told = capsys.readouterr().out
+    assert "offsets [4,5): 1 record in 1 batch\n" in told
+    assert "\nt-1: corrupt\n" not in told
+
+
 def test_one_brokers_directories_are_refused(
     brokers: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -167,6 +194,29 @@ def test_an_interrupted_run_leaves_a_state_and_goes_on_from_it(
     code, found = verify(capsys, "--resume", str(state), *of(brokers[:2]))
     assert code == 3
     assert "another verification" in found["errors"][0]
+
+
+def test_ctrl_c_twice_leaves_a_state_as_well(
+    brokers: list[Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ask, rounds = Verification._round, iter((False, False, True))
+
+    def twice(verification: Verification) -> None:
+        if next(rounds):
+            raise KeyboardInterrupt
+        ask(verification)
+
+    monkeypatch.setattr("tidestaff.streaming.verify.directories.DirectorySource.at_once", 1)
+    state = tmp_path / "kept.state"
+    with monkeypatch.context() as patched:
+        patched.setattr(Verification, "_round", twice)
+        code, found = verify(capsys, "--state", str(state), *of(brokers))
+    assert (code, found["interrupted"]) == (130, True)
+    code, found = verify(capsys, "--resume", str(state), *of(brokers))
+    assert (code, verdicts(found)) == (0, {"t-0": "equal", "t-1": "equal"})
 
 
 @contextmanager
@@ -213,9 +263,30 @@ def test_an_agent_that_is_away_is_named_and_the_others_are_compared(
     assert "does not answer" in found["partitions"][0]["unread"]["4"]
 
 
+def test_an_agent_that_goes_in_the_middle_is_named_in_the_text_too(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = AgentDigests.digests
+
+    def gone(source: AgentDigests, broker: int, asked: Any, *, check: bool) -> Any:
+        if broker == 3:
+            raise ConnectorError("the agent of broker 3 hangs up", "start it")
+        return ask(source, broker, asked, check=check)
+
+    monkeypatch.setattr(AgentDigests, "digests", gone)
+    with agents(brokers) as urls:
+        code = main(["verify", "--agents", urls])
+    told = capsys.readouterr().out
+    assert code == 3
+    assert told.startswith("2 partitions: 2 not comparable; of 2 a copy could not be read")
+    words = " ".join(told.split())
+    assert "equal up to offset 10 (epoch 0); broker 3 not read: the agent of broker 3 " in words
+
+
 def test_the_bar_tells_share_rate_and_time_left() -> None:
     told = line(Progress(3, 12, 0.25, 50e6, 10.0))
     assert "25%" in told
     assert "3/12 partitions" in told
     assert "5 MB/s" in told
+    assert "200 offsets/s" in line(Progress(3, 12, 0.25, 0, 10.0, 2_000))
     assert "30 s left" in told

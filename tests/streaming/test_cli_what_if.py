@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tidestaff.connectors.linking import Linker
+from tidestaff.consistency.versions import Mode
+from tidestaff.consistency.what_if import stop
 from tidestaff.streaming.cli import main
+from tidestaff.streaming.commands.exits import Exit
+from tidestaff.streaming.sources.row_files import file_name, write
+from tidestaff.streaming.what_if.told import Rejoining, of_stop
+
+from tests.consistency.watch import Watch
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tidestaff.consistency.model import Observation
 
 
 def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
@@ -69,6 +80,9 @@ def test_unclean_on_where_everybody_leads_is_safe_now(capsys: pytest.CaptureFixt
         (["stpo", "1", "--scenario", "s23-loss-0.10.2"], "did you mean stop"),
         (["stop", "1"], "expected one of --bootstrap-server"),
         (["unclean", "off", "--scenario", "s23-loss-0.10.2"], "expected on"),
+        # Before anybody waits for a cluster, which is not there either.
+        (["unclean", "off", "--bootstrap-server", "127.0.0.1:1"], "expected on"),
+        (["reassign", "nowhere.json", "--bootstrap-server", "127.0.0.1:1"], "nowhere.json cannot"),
     ],
 )
 def test_what_is_not_understood_is_told_with_exit_code_three(
@@ -77,6 +91,25 @@ def test_what_is_not_understood_is_told_with_exit_code_three(
     code, found = ask(capsys, *arguments)
     assert code == 3
     assert said in " ".join(found["errors"])
+
+
+@pytest.mark.parametrize(
+    ("voters", "code", "said"),
+    [
+        pytest.param((), Exit.WARNING, "RISKY", id="zookeeper-or-nobody-told"),
+        pytest.param((7, 8, 9), Exit.WARNING, "RISKY", id="controllers-of-their-own"),
+        pytest.param((1, 2, 3), Exit.CRITICAL, "(1 of 3 voters)", id="most-of-the-voters-stop"),
+        pytest.param((1, 2, 8, 9), Exit.CRITICAL, "(2 of 4 voters)", id="half-is-no-majority"),
+        pytest.param((1, 2, 7, 8, 9), Exit.WARNING, "RISKY", id="three-of-five-stay"),
+    ],
+)
+def test_a_stop_that_leaves_no_quorum_is_not_safe(
+    voters: tuple[int, ...], code: Exit, said: str
+) -> None:
+    seen = [Watch(version="4.1.1", mode=Mode.KRAFT).observation()]
+    told = of_stop(stop(seen, {1, 2}, controlled=True), Rejoining(), voters=voters)
+    assert (told.code, said in told.verdict) == (code, True)
+    assert told.value["quorum_lost"] is (code is Exit.CRITICAL)
 
 
 def test_a_recording_answers_as_the_cluster_would_have(
@@ -88,3 +121,26 @@ def test_a_recording_answers_as_the_cluster_would_have(
     code, leads = ask(capsys, "stop", "1", "--recording", str(tmp_path / "kept"))
     (moved,) = leads["partitions"]
     assert (code, moved["leader"], moved["isr"]) == (0, [1, 3], [[1, 2, 3], [2, 3]])
+
+
+def test_a_topic_that_was_deleted_in_a_recording_is_not_asked_about(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And rounds that begin anew with a collector are told apart by their times."""
+    linker, folder = Linker(), tmp_path / "kept"
+    folder.mkdir()
+    for at_ms, number, topics in ((5_000, 7, "ab"), (9_000, 8, "ab"), (12_000, 1, "b")):
+        seen: list[Observation] = [
+            replace(
+                Watch(now_ms=at_ms, leader=2 if number == 1 else 1).observation(),
+                topic=topic,
+                round=number,
+            )
+            for topic in topics
+        ]
+        write(folder / file_name(at_ms, 1, "parquet"), linker.link(seen))
+    code, found = ask(capsys, "stop", "2", "--recording", str(folder))
+    assert (code, [p["topic"] for p in found["partitions"]]) == (0, ["b"])
+    assert found["partitions"][0]["leader"] == [2, 1]
+    code, found = ask(capsys, "stop", "2", "--recording", str(folder), "--at", "9000")
+    assert [p["leader"] for p in found["partitions"]] == [[1, 1], [1, 1]]

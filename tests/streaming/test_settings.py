@@ -176,6 +176,13 @@ KAFKA = "clusters: [{name: a, source: {type: kafka, bootstrap_servers: b, topics
             id="a-wrong-variable-is-named",
         ),
         pytest.param(
+            "{}",
+            {"TIDESTAFF_OPERATER__BUCKETS": "3"},
+            "environment variable TIDESTAFF_OPERATER__BUCKETS, key operater: unknown key "
+            "'operater'; did you mean operator?",
+            id="a-variable-of-an-unknown-section-is-named",
+        ),
+        pytest.param(
             "clusters: [{name: a, source: {type: simulator}}]",
             {"TIDESTAFF_CLUSTERS__3__NAME": "x"},
             "environment variable TIDESTAFF_CLUSTERS__3__NAME: there is no clusters.3.name to set",
@@ -288,6 +295,35 @@ def test_secrets_are_never_printed(tmp_path: Path) -> None:
     url = settings.sinks[0].model_dump()["url"]
     assert isinstance(url, SecretStr)
     assert url.get_secret_value() == "gesecret"
+
+
+def test_secrets_among_the_settings_of_spark_and_of_clients_are_not_printed(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "t.yaml"
+    kept = {
+        "spark.authenticate.secret.file": "/run/kept-1",
+        "spark.hadoop.fs.s3a.endpoint": "kept-2",
+        "spark.hadoop.fs.azure.account.oauth.provider.type": "kept-3",
+        "spark.executor.memory": "kept-4",
+    }
+    hidden = dict.fromkeys(
+        (
+            "spark.hadoop.fs.s3a.secret.key",
+            "spark.hadoop.fs.s3a.access.key",
+            "spark.hadoop.fs.azure.account.key.a.dfs.core.windows.net",
+            "spark.ssl.keyPassword",
+            "spark.hadoop.fs.s3a.session.token",
+        ),
+        "hunter2",
+    )
+    options = {"bootstrap_servers": "b", "sasl.password": "hunter2", "sasl.jaas.config": "hunter2"}
+    source = {"type": "direct", "collector": "brokers", "options": options}
+    content = {"clusters": [{"name": "a", "source": source}], "spark": {"conf": {**kept, **hidden}}}
+    path.write_text(yaml.safe_dump(content))
+    shown = effective(load(path, {}))
+    assert "hunter2" not in shown
+    assert all(value in shown for value in kept.values())
 
 
 def test_a_secret_of_a_wrong_kind_is_not_told_in_the_error(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tidestaff.consistency.model import TopicPartition
 from tidestaff.streaming.verify.brokers import BrokerSource
 from tidestaff.streaming.verify.running import Verification
 
-from tests.connectors.fake_brokers import FakeCluster
+from tests.connectors.fake_brokers import ORDERS, FakeCluster
 from tests.connectors.watched import Watched
 
 if TYPE_CHECKING:
@@ -59,3 +59,21 @@ def test_an_empty_log_has_no_lineage_to_wait_for() -> None:
         replica.leo = replica.hw = 0
     quickly(cluster, header_fetches=4)
     assert cluster.asked["metadata"] <= 4
+
+
+@pytest.mark.parametrize("mended", [True, False], ids=["it-was-under-way", "it-stays"])
+def test_a_divergence_by_lineage_is_told_once_it_was_seen_twice(mended: bool) -> None:
+    cluster = FakeCluster.with_topic(epoch=2)
+    for replica in cluster.replicas.values():
+        replica.leo = replica.hw = 10
+    whole = cluster.replicas[1, ORDERS].lineage
+    cluster.replicas[3, ORDERS].lineage = (whole[0], (1, 3), whole[2])
+    source = BrokerSource(Watched(cluster), cluster, bytes_a_second=0, agents=None, lineages=True)
+    found = source.partitions(lambda _: True)
+    if mended:  # its new leader has made it cut its log meanwhile
+        cluster.replicas[3, ORDERS].lineage = whole
+        cluster.elect(2)
+        for replica in cluster.replicas.values():
+            replica.leo = replica.hw = 12
+    (told,) = Verification(source, stop=threading.Event(), quick=True).run(found)
+    assert told.verdict.outcome is (Outcome.EQUAL if mended else Outcome.DIVERGED)

@@ -199,6 +199,22 @@ def test_retention_moves_the_log_start_and_a_late_follower_starts_there(preset: 
     assert cluster.truth.losses == []
 
 
+@pytest.mark.parametrize("preset", ["0.8.2.2", "0.10.2.2"])
+def test_before_0_11_no_log_start_comes_from_the_leader(preset: str) -> None:
+    """Neither DeleteRecords nor the log start in an answer to a fetch is known: retention is each
+    broker's own."""
+    cluster = SimulatedCluster(preset, [1, 2, 3], {"t": [[1, 2, 3]]}, BY_HAND)
+    story = Story(cluster, "t")
+    cluster.produce("t", 0, 50)
+    cluster.advance(1_000)
+    assert not cluster.at("delete_records", story.partition, offset=30)
+    assert cluster.at("retention", story.partition, broker=1, offset=30)
+    cluster.produce("t", 0, 1)
+    cluster.advance(1_000)
+    assert [story.replica(b).log.start for b in (1, 2, 3)] == [30, 0, 0]
+    assert [story.ends(b) for b in (1, 2, 3)] == [(51, 51)] * 3
+
+
 @pytest.mark.parametrize(
     ("preset", "log_start"), [("0.8.2.2", 6), ("0.10.2.2", 6), ("1.1.1", 4), ("3.9.1-kraft", 4)]
 )

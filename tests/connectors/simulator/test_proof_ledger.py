@@ -189,4 +189,4 @@ def test_a_leader_of_old_metadata_beside_a_later_one_shows_no_loss() -> None:
     watched = live(plan_of("late places", "0.10.2.2", 2007, 200))
     found = judge(watched)
     assert found.disagreements == 0
-    assert found.reasons[f"loss missed: {NO_LINEAGE}"] == 2
+    assert found.reasons[f"loss missed: {NO_LINEAGE}"] == 4

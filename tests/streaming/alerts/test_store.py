@@ -387,3 +387,11 @@ def test_tables_of_an_older_release_are_brought_up(
     reader = AlertReader(shop.path)
     assert reader._db.execute("PRAGMA user_version").fetchone() == (2,)
     assert len(reader.alerts()) == 1
+
+
+def test_however_many_there_are_all_are_listed(shop: Shop) -> None:
+    """The exit code of `tidestaff alerts` is the gravest of them, which may be the oldest."""
+    shop.batch(*(event("raised", 1_000 + number, partition=number) for number in range(1_001)))
+    reader = AlertReader(shop.path)
+    assert len(reader.alerts()) == 1_001
+    reader.close()

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.longest,
+    pytest.mark.whole_run,
     pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
 ]
 
@@ -107,7 +107,7 @@ def planned(folder: Path) -> int:
 def finished(folder: Path, told: dict[str, Any]) -> None:
     last = Monitor(folder / "last", told, "--until-idle")
     try:
-        assert last.wait(400) == 0, last.err[-2000:]
+        assert last.wait() == 0, last.err[-2000:]
     finally:
         last.kill()
 
