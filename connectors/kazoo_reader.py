@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from kazoo import exceptions  # type: ignore[import-untyped]
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
 from kazoo.handlers.threading import KazooTimeoutError  # type: ignore[import-untyped]
-from kazoo.protocol.states import Callback, EventType, KazooState  # type: ignore[import-untyped]
+from kazoo.protocol.states import (  # type: ignore[import-untyped]
+    Callback,
+    EventType,
+    KazooState,
+    KeeperState,
+)
 from tidestaff.connectors.zookeeper_answers import (
     Znode,
     ZnodeRefusedError,
@@ -52,6 +57,8 @@ class KazooReader:
         self._options, self._pace, self._make_client = options, pace, make_client
         self._client: Any = None
         self._session = 0
+        self._refused = False
+        self._settled = threading.Event()
         self._changed: set[str] = set()
         self._lock = threading.Lock()
 
@@ -135,7 +142,8 @@ class KazooReader:
         return found
 
     def _failed(self, error: Exception) -> ConnectorError:
-        if isinstance(error, exceptions.AuthFailedError):
+        # What was asked between the connection and its refusal is told as closed, or as lost.
+        if self._refused or isinstance(error, exceptions.AuthFailedError):
             # The client does not try again by itself after this one.
             self.close()
             return ZookeeperRefusesError(self.servers)
@@ -147,12 +155,11 @@ class KazooReader:
         if self._client is None:
             client = self._make_client(**self._arguments())
             client.add_listener(self._state_changed)
-            self._client = client
-            if not client.start_async().wait(self._options.timeout_ms / 1_000):
-                refused = client.client_state == "AUTH_FAILED"
+            self._client, self._refused = client, False
+            self._settled.clear()
+            client.start_async()
+            if not self._settled.wait(self._options.timeout_ms / 1_000):
                 self.close()
-                if refused:
-                    raise ZookeeperRefusesError(self.servers)
                 raise ZookeeperSilentError(self.servers, "no connection")
         return self._client
 
@@ -195,10 +202,15 @@ class KazooReader:
                 self._changed.add(event.path)
 
     def _state_changed(self, state: str) -> None:
-        """Watches do not outlive a connection with kazoo, so any loss of it voids them all."""
+        """Watches do not outlive a connection with kazoo, so any loss of it voids them all. That
+        credentials were refused can be seen only now: the client calls itself closed at once."""
         if state != KazooState.CONNECTED:
+            client = self._client
+            refused = client is not None and client.client_state == KeeperState.AUTH_FAILED
             with self._lock:
                 self._session += 1
+                self._refused |= refused
+        self._settled.set()
 
 
 def _znode(answer: tuple[bytes, Any]) -> Znode:
