@@ -79,9 +79,10 @@ class Job:
         *,
         live: bool = True,
         view: bool = False,
+        since_ms: int | None = None,
     ) -> None:
         self.spark, self.settings, self.receivers = spark, settings, receivers
-        self.live, self.view = live, view
+        self.live, self.view, self.since_ms = live, view, since_ms
         self.progress = Progress()
         self.query: StreamingQuery | None = None
         self.batch_began = 0.0
@@ -95,9 +96,8 @@ class Job:
         settings = self.settings
         folder = self.folder
         after = checkpoint.planned(folder)
-        found = streams(
-            self.spark, settings, after, tick=self.live and not settings.only_recordings
-        )
+        tick = self.live and not settings.only_recordings
+        found = streams(self.spark, settings, after, tick=tick, since_ms=self.since_ms)
         output = judge(
             found.rows,
             buckets=settings.operator.buckets,

@@ -91,7 +91,7 @@ def run(settings: Settings, limits: Limits) -> int:
     settings.work.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         stack.enter_context(CheckpointLock(settings.work))
-        began = time.monotonic()
+        began, since_ms = time.monotonic(), now_ms()
         status.say(f"starting Spark ({settings.spark.master}); its log is in {settings.work}/logs")
         store = AlertStore(settings.store_path, settings.policy, now_ms)
         stack.callback(store.close)
@@ -122,7 +122,7 @@ def run(settings: Settings, limits: Limits) -> int:
             if metrics is not None:
                 metrics.ladder = state.ladder
                 metrics.covered = partial(covered_in, settings)
-        job = Job(spark, settings, receivers, view=settings.view.enabled)
+        job = Job(spark, settings, receivers, view=settings.view.enabled, since_ms=since_ms)
         watcher = Watcher(job, store, status, stories, limits)
         with stopped_by_signals(job) as received:
             job.watch(watcher.look, status.say)

@@ -228,7 +228,9 @@ class Collecting(threading.Thread):
         after: int = 0,
         *,
         clock: SteadyClock = _now_ms,
+        since_ms: int | None = None,
     ) -> None:
+        """A story that is not begun yet is taken to have begun at `since_ms`."""
         super().__init__(name=f"collecting-{cluster.name}", daemon=True)
         self.cluster, self.journal = cluster, Journal(folder)
         self.error: BaseException | None = None
@@ -236,6 +238,7 @@ class Collecting(threading.Thread):
         self.newest = max(self.journal.last, after)
         self.ended = False
         self._clock, self._at_ms, self._round = clock, 0, 0
+        self._since_ms = since_ms
         self._stopped = threading.Event()
         self._linker = Linker()
         named = getattr(cluster.source, "collector", cluster.source.type)
@@ -261,8 +264,9 @@ class Collecting(threading.Thread):
         source = self.cluster.source
         assert isinstance(source, SimulatorSource | DirectSource)
         interval_ms = source.round_interval_ms / getattr(source, "speed", 1.0)
+        lived = 0
         if isinstance(collector, SimulatedCollector):
-            self._catch_up(collector)
+            lived = self._catch_up(collector, interval_ms)
         elif hasattr(collector, "resume"):
             collector.resume(self._told)
         due, failures = time.monotonic(), 0
@@ -273,6 +277,9 @@ class Collecting(threading.Thread):
             seen, failed = self._round_of(collector)
             self._write(self._linker.link(seen), collector)
             failures = failures + 1 if failed else 0
+            if lived:
+                lived -= 1
+                continue
             pause_ms = min(
                 interval_ms * 2.0 ** min(failures, 30), max(interval_ms, LONGEST_PAUSE_MS)
             )
@@ -322,12 +329,18 @@ class Collecting(threading.Thread):
         seen = [_health_of(row) for row in (rounds[-1] if rounds else []) if row.kind == HEALTH]
         self._told = self._watch.resume([each for each in seen if each is not None])
 
-    def _catch_up(self, collector: SimulatedCollector) -> None:
-        """Live once more through what was written already; then time goes on from now."""
+    def _catch_up(self, collector: SimulatedCollector, interval_ms: float) -> int:
+        """Live once more through what was written already; then time goes on from now. Of a new
+        story, how many rounds are over already: clusters do not wait until somebody watches."""
         while collector.rounds < self.newest:
             collector.round()
         now_ms = max(self._clock(), self._at_ms + 1)
         collector.origin_ms = now_ms - collector.cluster.now_ms
+        if self.newest or self._since_ms is None or not collector.script.told:
+            return 0
+        lived = int(max(0, now_ms - self._since_ms) // interval_ms)
+        collector.origin_ms -= lived * collector.every_ms
+        return lived
 
     def _write(self, rows: list[Any], collector: Collector) -> None:
         number = self.newest + 1

@@ -33,6 +33,7 @@ TICK_SOURCE: Final = "tidestaff"
 # The word makes Spark hide the value wherever it prints a plan.
 CLUSTERS_OPTION: Final = "secret_clusters"
 FOLDER_OPTION, AFTER_OPTION, TICK_OPTION = "journals", "after", "tick_ms"
+SINCE_OPTION: Final = "since_ms"
 ROUNDS_A_BATCH: Final = 20
 TASKS: Final = 4
 
@@ -131,8 +132,12 @@ class RowReader(DataSourceStreamReader):
                 Cluster.model_validate(value)
                 for value in json.loads(self._options[CLUSTERS_OPTION])
             ]
+            since = self._options.get(SINCE_OPTION)
+            since_ms = int(since) if since else None
             self._feeds = {
-                cluster.name: feed_of(cluster, journals, str(self._after.get(cluster.name, "")))
+                cluster.name: feed_of(
+                    cluster, journals, str(self._after.get(cluster.name, "")), since_ms
+                )
                 for cluster in clusters
             }
         return self._feeds
@@ -183,8 +188,9 @@ class CollectedFeed(Feed):
         self.collecting.stop()
 
 
-def feed_of(cluster: Cluster, journals: Path, after: str) -> Feed:
+def feed_of(cluster: Cluster, journals: Path, after: str, since_ms: int | None = None) -> Feed:
     if isinstance(cluster.source, RecordingSource):
         return Feed(Path(cluster.source.path), cluster.source.files_per_batch)
     folder = journals / cluster.name
-    return CollectedFeed(Collecting(cluster, folder, number_of(after) if after else 0))
+    number = number_of(after) if after else 0
+    return CollectedFeed(Collecting(cluster, folder, number, since_ms=since_ms))

@@ -97,7 +97,7 @@ class SimulatedCollector:
         self.script = script_of(name, source)
         self.origin_ms = 0
         self.rounds = 0
-        self._every_ms, self._last = source.round_interval_ms, source.rounds
+        self.every_ms, self._last = source.round_interval_ms, source.rounds
         self._kinds = _kinds(source)
         config = self.script.config
         self.cluster = SimulatedCluster(
@@ -129,13 +129,13 @@ class SimulatedCollector:
 
     def round(self) -> list[Observation]:
         self.rounds += 1
-        self._live_until(self._began_ms + self.rounds * self._every_ms)
+        self._live_until(self._began_ms + self.rounds * self.every_ms)
         seen = [each for each in self._sampler.round() if not too_early(each)]
         return [shifted(each, self.origin_ms) for each in seen]
 
     def told(self) -> list[Told]:
         """What has happened since the round before, in words."""
-        until, since = self.cluster.now_ms, self.cluster.now_ms - self._every_ms
+        until, since = self.cluster.now_ms, self.cluster.now_ms - self.every_ms
         return [
             Told(each.at_ms + self.origin_ms, each.text)
             for each in self.script.told

@@ -32,14 +32,24 @@ def journals(settings: Settings) -> Path:
 
 
 def streams(
-    spark: SparkSession, settings: Settings, after: Offset, *, tick: bool = True
+    spark: SparkSession,
+    settings: Settings,
+    after: Offset,
+    *,
+    tick: bool = True,
+    since_ms: int | None = None,
 ) -> Streams:
-    """`after` is where the checkpoint says the job's own source has come to."""
+    """`after` is where the checkpoint says the job's own source has come to; new stories have
+    begun at `since_ms`."""
     own = [c for c in settings.clusters if not isinstance(c.source, KafkaSource)]
     rows: list[DataFrame] = []
     refused: list[DataFrame] = []
     if own or tick:
-        rows.append(_own(spark, settings, own, after, tick=tick))
+        options = {reader.AFTER_OPTION: json.dumps(after)}
+        options[reader.TICK_OPTION] = str(settings.operator.tick_interval_ms if tick else 0)
+        if since_ms is not None:
+            options[reader.SINCE_OPTION] = str(since_ms)
+        rows.append(_own(spark, settings, own, options))
     for cluster in settings.clusters:
         if isinstance(cluster.source, KafkaSource):
             from tidestaff.streaming.sources import kafka  # noqa: PLC0415 - only with Kafka
@@ -51,7 +61,7 @@ def streams(
 
 
 def _own(
-    spark: SparkSession, settings: Settings, own: Sequence[Cluster], after: Offset, *, tick: bool
+    spark: SparkSession, settings: Settings, own: Sequence[Cluster], options: dict[str, str]
 ) -> DataFrame:
     spark.dataSource.register(reader.RowSource)
     clusters = [plain(cluster, reveal=True) for cluster in own]
@@ -59,8 +69,7 @@ def _own(
         spark.readStream.format(reader.NAME)
         .option(reader.CLUSTERS_OPTION, json.dumps(clusters))
         .option(reader.FOLDER_OPTION, str(journals(settings)))
-        .option(reader.AFTER_OPTION, json.dumps(after))
-        .option(reader.TICK_OPTION, str(settings.operator.tick_interval_ms if tick else 0))
+        .options(**options)
         .load()
     )
 

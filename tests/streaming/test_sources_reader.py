@@ -14,9 +14,9 @@ from tidestaff.streaming.commands.exits import CommandError
 from tidestaff.streaming.settings import Cluster
 from tidestaff.streaming.sources import collecting as collecting_module
 from tidestaff.streaming.sources import reader
-from tidestaff.streaming.sources.collecting import Collecting, collector_of, number_of
+from tidestaff.streaming.sources.collecting import STORY, Collecting, collector_of, number_of
 from tidestaff.streaming.sources.reader import RowReader
-from tidestaff.streaming.sources.row_files import file_name, listed, to_rows, write
+from tidestaff.streaming.sources.row_files import batches, file_name, listed, to_rows, write
 from tidestaff.streaming.sources.simulated import STORIES, SimulatedCollector, written
 from tidestaff.streaming.sources.steady_clock import SelfWatch, SteadyClock
 
@@ -150,6 +150,42 @@ def test_a_restarted_simulation_goes_on_with_the_next_round(tmp_path: Path) -> N
     assert {r.subject: r.previous_at_ms for r in first} == {
         r.subject: r.observed_at_ms for r in last
     }
+
+
+def test_a_story_begins_when_the_program_does_and_goes_on_at_its_pace(tmp_path: Path) -> None:
+    """`make run` is to show a loss within 90 s, and Spark takes half of that to start."""
+    hands = Hands(100_000)
+    source = {"type": "simulator", "scenario": "story-0.10.2", "round_interval_ms": 1_000}
+    cluster = Cluster.model_validate({"name": "c", "source": source})
+    story = Collecting(cluster, tmp_path / "c", clock=hands.clock, since_ms=88_000)
+    story.start()
+    until = time.monotonic() + 60
+    while story.newest < 13 and time.monotonic() < until:
+        time.sleep(0.005)
+    story.stop()
+    story.join()
+    assert 13 <= story.newest <= 15, "twelve rounds are over at once, then one a second"
+    found = [
+        r for n in listed(tmp_path / "c") for b in batches(tmp_path / "c" / n) for r in to_rows(b)
+    ]
+    first = min(r.observed_at_ms for r in found if r.round == 1)
+    assert first == 89_000
+    assert max(r.observed_at_ms for r in found if r.round == 12) == 100_000
+    told = [json.loads(line) for line in (tmp_path / "c" / STORY).read_text().splitlines()]
+    assert "Act 1" in told[1]["text"]
+
+    again = Collecting(cluster, tmp_path / "c", clock=hands.clock, since_ms=88_000)
+    assert again._catch_up(SimulatedCollector("c", cluster.source), 1_000.0) == 0
+
+
+@pytest.mark.parametrize("given", [{}, {"scenario": "s23-loss-0.10.2"}])
+def test_only_a_story_has_lived_before_it_was_watched(
+    tmp_path: Path, given: dict[str, str]
+) -> None:
+    cluster = Cluster.model_validate({"name": "c", "source": {**FAST, **given}})
+    hands = Hands(100_000)
+    collecting = Collecting(cluster, tmp_path, clock=hands.clock, since_ms=88_000)
+    assert collecting._catch_up(SimulatedCollector("c", cluster.source), 1_000.0) == 0
 
 
 def test_a_number_that_spark_has_seen_is_not_given_again_when_files_are_lost(
