@@ -221,11 +221,22 @@ class Stories:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._read: dict[Path, int] = {path: path.stat().st_size for path in self._files()}
+        self._held: list[dict[str, Any]] = []
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob(f"*/{STORY}"))
 
     def new(self) -> list[dict[str, Any]]:
+        """What is new, once a look has found no more of it: clusters that live through the same do
+        not write it down in the same moment."""
+        found = self._further()
+        self._held += found
+        if found:
+            return []
+        told, self._held = self._held, []
+        return sorted(told, key=lambda each: (each["at_ms"], each["cluster"]))
+
+    def _further(self) -> list[dict[str, Any]]:
         found = []
         for path in self._files():
             with path.open("r", encoding="utf-8") as source:
@@ -233,7 +244,7 @@ class Stories:
                 while (line := source.readline()).endswith("\n"):
                     found.append(json.loads(line))
                     self._read[path] = source.tell()
-        return sorted(found, key=lambda each: (each["at_ms"], each["cluster"]))
+        return found
 
 
 def together(told: Sequence[dict[str, Any]]) -> list[str]:

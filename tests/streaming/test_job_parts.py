@@ -108,8 +108,22 @@ def test_the_story_is_told_from_where_it_was(tmp_path: Path) -> None:
     stories = Stories(tmp_path)
     with file.open("a") as out:
         out.write(json.dumps(new) + "\n" + '{"half')
+    assert stories.new() == []
     assert stories.new() == [new]
     assert stories.new() == []
+
+
+def test_clusters_that_live_through_the_same_are_told_together(tmp_path: Path) -> None:
+    stories = Stories(tmp_path)
+    for cluster in "ab":
+        (tmp_path / cluster).mkdir()
+        lines = [{"cluster": cluster, "at_ms": at, "text": f"Act {at}"} for at in (1, 2)]
+        (tmp_path / cluster / "story.jsonl").write_text(
+            "".join(f"{json.dumps(x)}\n" for x in lines)
+        )
+        assert stories.new() == [], "the other one may be about to say the same"
+    said = together(stories.new())
+    assert [line.partition(" ")[2] for line in said] == ["a, b: Act 1", "a, b: Act 2"]
 
 
 def test_what_two_clusters_tell_alike_is_said_once() -> None:
