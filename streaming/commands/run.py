@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -53,6 +55,8 @@ def run(options: Options) -> int:
     if options.print_config:
         print(effective(settings), end="")
         return Exit.OK
+    # Until the job itself listens: what is half started is ended in good order, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(Exit.OK))
     from tidestaff.streaming.running import Limits  # noqa: PLC0415 - slow
     from tidestaff.streaming.running import run as watch  # noqa: PLC0415
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from typing import TYPE_CHECKING, Any
+import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tidestaff.streaming.sources.row_files import listed
 
-from tests.streaming.job.processes import PROGRAM, Monitor
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.streaming.job.processes import PROGRAM, Monitor, children_of
 
 pytestmark = pytest.mark.spark
 
@@ -86,3 +85,21 @@ def test_it_tells_ends_when_it_is_told_to_and_goes_on_where_it_was(tmp_path: Pat
     fired = [(line["code"], line["status"]) for line in lines if line["code"] == "TRN001"]
     assert fired[0] == ("TRN001", "firing")
     assert fired.count(("TRN001", "firing")) == 1
+
+
+@pytest.mark.parametrize("word", ["starting Spark", "Spark is up"])
+def test_it_ends_as_told_also_while_it_starts(tmp_path: Path, word: str) -> None:
+    source = {"type": "simulator", "rounds": 3}
+    monitor = Monitor(tmp_path / "run", config(tmp_path, source))
+    try:
+        monitor.until(lambda: word in monitor.err)
+        below = children_of(monitor.process.pid)
+        monitor.signal(signal.SIGTERM)
+        assert monitor.wait() == 0
+        assert "Traceback" not in monitor.err
+        until = time.monotonic() + 60
+        while any(Path(f"/proc/{pid}").exists() for pid in below):
+            assert time.monotonic() < until, "what it had started goes with it"
+            time.sleep(0.1)
+    finally:
+        monitor.kill()
