@@ -9,7 +9,7 @@ import platform
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 PAGE: Final = DOCS / "field-test.md"
@@ -26,6 +26,7 @@ SECTIONS: Final = {
 }
 
 BROKE_OFF: Final = "the whole"
+_QUIET: Final[dict[str, Any]] = {"capture_output": True, "text": True, "check": False}
 
 INTRODUCTION: Final = """\
 # Field test
@@ -33,7 +34,8 @@ INTRODUCTION: Final = """\
 Written by `make field`, on real brokers started from their published jars; nothing here is typed
 by hand. Each row is one experiment: what Kafka's rules say must come of it, and what came. **no**
 in the last column is a row that failed, and stays until it holds. "Grave" alerts are those of loss,
-divergence and protocol; a broker that is killed or paused is lawfully told as silent (SRC001).
+divergence and protocol; a broker that is killed or paused is lawfully told as silent (SRC001). "Of"
+is the commit that was run, with a + where it had changes on top.
 """
 
 
@@ -47,6 +49,7 @@ class Row(NamedTuple):
     seen: str
     holds: bool
     seconds: float
+    of: str = ""
 
 
 Keep = Callable[[Row], None]
@@ -72,7 +75,7 @@ def add(row: Row, day: str) -> None:
     """Into the table as it is now: another run may write at the same time."""
     with ROWS.open("a", encoding="utf-8") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        write(merge(load(), [row]), day)
+        write(merge(load(), [row._replace(of=commit())]), day)
 
 
 def write(rows: list[Row], day: str) -> None:
@@ -91,12 +94,13 @@ def page(rows: list[Row], day: str) -> str:
             parts.append("Not run.\n")
             continue
         lines = [
-            "| experiment | cluster | expected | seen | s | holds |",
-            "|---|---|---|---|---|---|",
+            "| experiment | cluster | expected | seen | s | of | holds |",
+            "|---|---|---|---|---|---|---|",
         ]
         lines += [
             f"| {_cell(row.experiment)} | {row.cluster} | {_cell(row.expected)} "
-            f"| {_cell(row.seen)} | {row.seconds:.0f} | {'yes' if row.holds else '**no**'} |"
+            f"| {_cell(row.seen)} | {row.seconds:.0f} | {row.of} "
+            f"| {'yes' if row.holds else '**no**'} |"
             for row in mine
         ]
         parts.append("\n".join(lines) + "\n")
@@ -107,7 +111,15 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", "<br>")
 
 
+def commit() -> str:
+    """What is run, documents apart: this very table changes while it is written."""
+    git = ["git", "-C", str(DOCS.parent)]
+    head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], **_QUIET).stdout.strip()
+    changed = subprocess.run([*git, "status", "--porcelain", "--", ":!docs"], **_QUIET).stdout
+    return f"{head}+" if head and changed.strip() else head
+
+
 def machine() -> str:
-    said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
+    said = subprocess.run(["java", "-version"], **_QUIET).stderr
     java = said.split('"')[1] if '"' in said else "unknown"
     return f"{os.cpu_count()} cores, Java {java}, Python {platform.python_version()}"
