@@ -9,7 +9,7 @@ import platform
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 PAGE: Final = DOCS / "field-test.md"
@@ -26,7 +26,6 @@ SECTIONS: Final = {
 }
 
 BROKE_OFF: Final = "the whole"
-_QUIET: Final[dict[str, Any]] = {"capture_output": True, "text": True, "check": False}
 
 INTRODUCTION: Final = """\
 # Field test
@@ -35,7 +34,8 @@ Written by `make field`, on real brokers started from their published jars; noth
 by hand. Each row is one experiment: what Kafka's rules say must come of it, and what came. **no**
 in the last column is a row that failed, and stays until it holds. "Grave" alerts are those of loss,
 divergence and protocol; a broker that is killed or paused is lawfully told as silent (SRC001). "Of"
-is the commit that was run, with a + where it had changes on top.
+is the commit that was run, with a + where it had changes on top; "older" rows were run before that
+was kept.
 """
 
 
@@ -49,7 +49,7 @@ class Row(NamedTuple):
     seen: str
     holds: bool
     seconds: float
-    of: str = ""
+    of: str = "older"
 
 
 Keep = Callable[[Row], None]
@@ -111,15 +111,19 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", "<br>")
 
 
+def _asked(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 def commit() -> str:
     """What is run, documents apart: this very table changes while it is written."""
     git = ["git", "-C", str(DOCS.parent)]
-    head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], **_QUIET).stdout.strip()
-    changed = subprocess.run([*git, "status", "--porcelain", "--", ":!docs"], **_QUIET).stdout
-    return f"{head}+" if head and changed.strip() else head
+    head = _asked(*git, "rev-parse", "--short", "HEAD").stdout.strip()
+    changed = _asked(*git, "status", "--porcelain", "--", ":!docs").stdout.strip()
+    return f"{head}+" if head and changed else head
 
 
 def machine() -> str:
-    said = subprocess.run(["java", "-version"], **_QUIET).stderr
+    said = _asked("java", "-version").stderr
     java = said.split('"')[1] if '"' in said else "unknown"
     return f"{os.cpu_count()} cores, Java {java}, Python {platform.python_version()}"

@@ -47,7 +47,7 @@ def row(name: str, *, holds: bool, seen: str = "as expected") -> Row:
 def test_the_page_counts_what_holds_and_shows_what_does_not() -> None:
     text = page([row("a", holds=True), row("b", holds=False, seen="x | y")], "2026-01-01")
     assert "1 of 2 rows hold" in text
-    assert "| b | 0.10.2.2-zookeeper | lost | x \\| y | 1 |  | **no** |" in text
+    assert "| b | 0.10.2.2-zookeeper | lost | x \\| y | 1 | older | **no** |" in text
     assert text.count("Not run.") == 6
 
 
