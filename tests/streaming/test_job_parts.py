@@ -7,6 +7,8 @@ import hashlib
 import io
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from tidestaff.streaming import checkpoint, session
 from tidestaff.streaming.checkpoint import CheckpointLock
 from tidestaff.streaming.commands.exits import CommandError
 from tidestaff.streaming.jars import JARS_DIR, LOCK, JarError, jars, locked
+from tidestaff.streaming.operator.judging import judge
 from tidestaff.streaming.pipeline import first_line
 from tidestaff.streaming.quarantine import Quarantine
 from tidestaff.streaming.running import Stories, together
@@ -223,6 +226,19 @@ def test_a_local_session_stays_on_loopback_and_the_last_word_is_the_users(tmp_pa
 def test_workers_do_without_the_archives_spark_puts_on_their_path() -> None:
     paths = ["/s/python/lib/pyspark.zip", "/s/python/lib/py4j-0.10-src.zip", "/own/jobs.zip", "/x"]
     assert without_archives(paths) == ["/own/jobs.zip", "/x"]
+
+
+def test_workers_are_forked_with_the_rules_loaded() -> None:
+    script = (
+        "import sys, pyspark.daemon\n"
+        "from tidestaff.streaming import worker_daemon\n"
+        f"pyspark.daemon.manager = lambda: print({judge.__module__!r} in sys.modules)\n"
+        "worker_daemon.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "True\n", done.stderr
 
 
 def test_of_sparks_errors_the_line_that_helps_is_told() -> None:
