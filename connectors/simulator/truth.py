@@ -9,8 +9,16 @@ below both their high watermarks.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from tidestaff.connectors.simulator.entries import (
+    Divergence,
+    Loss,
+    StaleWrite,
+    Stranded,
+    StrayCommit,
+    UncleanElection,
+)
 from tidestaff.connectors.simulator.log import Run, shared, unshared
 from tidestaff.consistency.model import OffsetRange, RecoveryState, TopicPartition
 
@@ -22,61 +30,6 @@ if TYPE_CHECKING:
 
 
 _REMEMBERED = 64
-
-
-class Loss(NamedTuple):
-    """Committed records [start, end) that the leader of `leader_epoch` does not hold.
-
-    `records` are the lost ones. `unclean`: there was an election outside the ISR (and ELR) since
-    the leader before it took office; `damaged`: its own disk had lost records. Either explains a
-    loss; with neither the protocol itself lost the data.
-    """
-
-    at_ms: int
-    partition: TopicPartition
-    topic_id: str
-    offsets: OffsetRange
-    leader: BrokerId
-    leader_epoch: int
-    unclean: bool
-    damaged: bool
-    records: tuple[Run, ...] = ()
-
-
-class Divergence(NamedTuple):
-    """Two members of the ISR that hold different records at committed offsets."""
-
-    at_ms: int
-    partition: TopicPartition
-    topic_id: str
-    offsets: OffsetRange
-    brokers: tuple[BrokerId, BrokerId]
-    damaged: bool
-
-
-class UncleanElection(NamedTuple):
-    """A leader that was in neither the ISR nor the ELR just before."""
-
-    at_ms: int
-    partition: TopicPartition
-    leader: BrokerId
-    leader_epoch: int
-    topic_id: str
-
-
-class StaleWrite(NamedTuple):
-    """A controller that had been replaced wrote a partition's state."""
-
-    at_ms: int
-    partition: TopicPartition
-
-
-class Stranded(NamedTuple):
-    """The last in-sync replica, deleted because a reassignment was replaced by another."""
-
-    at_ms: int
-    partition: TopicPartition
-    broker: BrokerId
 
 
 @dataclass(slots=True)
@@ -100,7 +53,7 @@ class _Book:
 
 class Truth:
     """`losses` and `divergences`, with their times and exact offset ranges, `unclean_elections`,
-    `stale_writes` and `stranded`."""
+    `stale_writes`, `stranded` and `stray_commits`."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
@@ -111,6 +64,7 @@ class Truth:
         self.unclean_elections: list[UncleanElection] = []
         self.stale_writes: list[StaleWrite] = []
         self.stranded: list[Stranded] = []
+        self.stray_commits: list[StrayCommit] = []
 
     def wiped(self, broker: BrokerId, partitions: list[TopicPartition]) -> None:
         self._wiped.update((broker, partition) for partition in partitions)
@@ -262,12 +216,21 @@ class Truth:
                 continue
             book.seen[key] = leader.high_watermark
             new = leader.log.slice(seen, leader.high_watermark)
+            self._note_stray(partition, book, leader, new)
             if leader is not in_office:
                 new = self._kept(partition, book, new, leader, in_office)
             book.committed = _overlaid(book.committed, new)
         if len(book.seen) > len(leaders):
             current = {(r.broker, r.leader_epoch) for r in leaders}
             book.seen = {k: v for k, v in book.seen.items() if (k[0], k[2]) in current}
+
+    def _note_stray(
+        self, partition: TopicPartition, book: _Book, leader: Replica, new: list[Run]
+    ) -> None:
+        metadata = self._cluster.mode.partition(partition)
+        if metadata is not None and leader.broker not in metadata.assignment.replicas:
+            commit = (self._cluster.now_ms, partition, book.topic_id, leader.broker, tuple(new))
+            self.stray_commits.append(StrayCommit(*commit))
 
     def _kept(
         self,

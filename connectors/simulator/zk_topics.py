@@ -115,8 +115,7 @@ class ZkTopics:
             self.controller.remove_from_isr(partition, dropped)
             self.cluster.truth.dropped(partition, dropped, self.zk.states[partition].state)
             self.controller.tell_stop(partition, dropped, delete=True)
-        if adding or removing:
-            self._reassignment_step(partition)
+        self._reassignment_step(partition)
         return True
 
     def _assign(self, partition: TopicPartition, assignment: Assignment) -> None:
@@ -132,11 +131,15 @@ class ZkTopics:
     def _reassignment_step(
         self, partition: TopicPartition, *, only_if_complete: bool = False
     ) -> None:
-        """Wait until the whole target is in the ISR, then drop the rest."""
+        """Wait until the whole target is in the ISR, then drop the rest.
+
+        Where nobody comes or goes, as after going back to the origin, there is nothing to wait for;
+        the epoch rises also then, and with it the leader learns who is a replica no more.
+        """
         controller, assignment = self.controller, self.zk.assignment(partition)
         state = self.zk.states[partition].state
         target = assignment.target
-        if not set(target) <= set(state.isr):
+        if assignment.being_reassigned and not set(target) <= set(state.isr):
             if not only_if_complete:
                 controller.write(partition, state)
                 controller.tell(partition, assignment.replicas)
@@ -144,12 +147,11 @@ class ZkTopics:
         usable = controller.usable
         stays = state.leader in target and state.leader in usable
         new = state if stays else zk_elections.reassigned(state, target, usable)
-        if new is None:
-            return
         # The orders of the last step name the target only, to everybody of the old list.
         self._assign(partition, Assignment(target))
-        controller.write(partition, new)
-        controller.tell(partition, assignment.replicas)
+        if new is not None:
+            controller.write(partition, new)
+            controller.tell(partition, assignment.replicas)
         for removed in assignment.removing:
             controller.remove_from_isr(partition, removed)
             controller.tell_stop(partition, removed, delete=True)

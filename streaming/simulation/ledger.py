@@ -10,7 +10,8 @@ from tidestaff.consistency.verdict import FindingClass, Severity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidestaff.connectors.simulator.truth import Divergence, Loss, Truth
+    from tidestaff.connectors.simulator.entries import Divergence, Loss
+    from tidestaff.connectors.simulator.truth import Truth
     from tidestaff.consistency.model import OffsetRange, TopicPartition
     from tidestaff.streaming.simulation.watch import Alert
 

@@ -20,13 +20,14 @@ from tests.proof.watching import DIFFERENT_RECORDS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tidestaff.connectors.simulator.truth import (
+    from tidestaff.connectors.simulator.entries import (
         Divergence,
         Loss,
         StaleWrite,
         Stranded,
         UncleanElection,
     )
+    from tidestaff.consistency.model import BrokerId
 
     from tests.proof.histories import Watched
     from tests.proof.watching import Alarm, Glimpse
@@ -45,6 +46,7 @@ NO_EPOCHS: Final = "logs without epochs, and not every step was seen"
 REASSIGNED: Final = "states skipped between two samples, and another assignment"
 SKIPPED: Final = "states skipped between two samples"
 DELETING: Final = "the topic was being deleted by the first sample after it"
+STRAY: Final = "committed by a deposed leader that is no longer assigned, which nobody asks"
 REPLACED_DISK: Final = "the disk was replaced while the broker was away, no lineage before 0.11"
 TOO_WIDE: Final = "its range goes below a log start that no sample had shown"
 FELL_BACK: Final = "all of it removed since the last sample, and the log fell back below it"
@@ -376,8 +378,25 @@ def _loss_found(watched: Watched, loss: Loss) -> tuple[str, str]:
     if not missing:
         return "exact", ""
     how = "missed" if missing == [loss.offsets] else "partly"
-    every_step = watched.plan.every_ms == EVERY_STEP
-    return how, UNEXPLAINED if every_step else _why_unseen(watched, loss, missing)
+    if watched.plan.every_ms == EVERY_STEP:
+        return how, STRAY if _committed_by_strays(watched, loss, missing) else UNEXPLAINED
+    return how, _why_unseen(watched, loss, missing)
+
+
+def _committed_by_strays(watched: Watched, loss: Loss, missing: list[OffsetRange]) -> bool:
+    """Whoever sees every step has one excuse: all of it was committed by leaders that had left the
+    assignment, whom no collector asks, and nobody else ever showed any of it as committed."""
+    gone = [run for part in missing for run in clip(loss.records, part)]
+    glimpses = watched.watcher.glimpses.get(loss.partition, [])
+    shown = [(*g.shown, *g.doubtful) for g in glimpses if g.topic == loss.topic_id]
+    commits = [
+        commit.records
+        for commit in watched.cluster.truth.stray_commits
+        if commit[1:3] == loss[1:3] and commit.at_ms <= loss.at_ms
+    ]
+    by_strays = (OffsetRange(run.start, run.end) for run in _those_in(gone, commits))
+    wanted = union(OffsetRange(run.start, run.end) for run in gone)
+    return not _those_in(gone, shown) and union(by_strays) == wanted
 
 
 def _why_unseen(watched: Watched, loss: Loss, missing: list[OffsetRange]) -> str:
@@ -536,10 +555,29 @@ def _election_found(watched: Watched, election: UncleanElection) -> tuple[str, s
     if watched.cluster.preset.recovery_state:
         shown = next_.recovering and (not last.recovering or writes == 1)
     else:
+        members = _last_members(watched, glimpses[:at])
         contiguous = writes == next_.leader_epoch - last.leader_epoch
-        shown = contiguous and election.leader not in last.electable
+        shown = contiguous and members is not None and election.leader not in members
     if not shown or next_.leader_epoch != election.leader_epoch:
         return "missed", SKIPPED
     if next_.deleting:
         return "missed", DELETING
     return "missed", REASSIGNED if writes > 1 and last.assigned != next_.assigned else UNEXPLAINED
+
+
+def _last_members(watched: Watched, glimpses: Sequence[Glimpse]) -> frozenset[BrokerId] | None:
+    """Who may have been electable, by the last of these samples; None: it cannot be told.
+
+    Before 1.1 a dying ISR may leave none: then those who were in it last are, and a sample that
+    shows it emptied does not tell who they were. They are among those of the last sample that
+    showed a leader, unless somebody may have joined since; which of these, it does not tell either,
+    where the leadership went from one to the other in between.
+    """
+    last = glimpses[-1]
+    if last.electable or last.leader >= 0 or not watched.cluster.preset.last_isr_member_may_go:
+        return last.electable
+    led = next((g for g in reversed(glimpses) if g.leader >= 0), None)
+    if led is None:
+        return None
+    writes = last.partition_epoch - led.partition_epoch
+    return led.electable if writes == last.leader_epoch - led.leader_epoch else None

@@ -255,6 +255,9 @@ In words:
   start. That the log fell back is true; that it took these records is not to be told.
 - A topic that is being deleted is not judged any more, nor is what happened to it since the sample
   before.
+- Assigned replicas are asked, nobody else. A leader that slept through an unclean election and a
+  reassignment that leaves it out goes on alone until it hears of it (in ZooKeeper mode nobody tells
+  it); what it commits then is gone. The election is raised (ELE009), that loss is not.
 - ELE001 and the other rules that look at a change between two rounds pass over a change that is
   first seen in a round in which it happened (all but CTL004, ELE009 and the losses).
 
@@ -265,7 +268,8 @@ observer can see. From 0.11 on, lineages tell the rest. Before it, the monitor r
 steps who wrote which offset: what a leader's log grows by it wrote itself, what a follower's log
 grows by it copied from the broker it follows, and a log that shrinks has lost its end. So it names
 every loss (TRN001) and every divergence (TRN006) with its range, in the step in which it happens;
-the search (`make search`, series *every step*) demands exactly that, with no excuse.
+the search (`make search`, series *every step*) demands exactly that, with one excuse: that a leader
+committed it that is no longer assigned, and nobody else ever showed it.
 
 With a step left out nobody could. A follower with log end 2 and high watermark 1 restarts. In one
 history it comes back as it was; in the other it cuts to 1 and fetches another record from a leader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tidestaff.connectors.simulator.cluster import SimulatedCluster
-from tidestaff.connectors.simulator.settings import Settings
+from tidestaff.connectors.simulator.settings import QUICK, Settings
 from tidestaff.connectors.simulator.story import Story
 from tidestaff.consistency.model import RecoveryState
 
@@ -285,6 +285,43 @@ def test_a_reassignment_ends_with_the_target_alone(preset: str) -> None:
     assert (done.state.leader, set(done.state.isr)) == (3, {3, 4})
     assert cluster.replica(1, story.partition) is None, "removed replicas drop their directory"
     assert cluster.truth.losses == []
+
+
+@pytest.mark.parametrize("preset", ["2.8.2", "3.9.1"])
+def test_going_back_to_the_origin_raises_the_epoch_and_the_leader_forgets_who_was_being_added(
+    preset: str,
+) -> None:
+    """Without it the leader would take whom nobody told to stop into the ISR, once it is back."""
+    cluster = SimulatedCluster(preset, [1, 2, 3], {"t": [[3, 1]]}, QUICK)
+    story = Story(cluster, "t")
+    story.write("m0")
+    cluster.advance(1_000)
+    cluster.on("hold_fetches", 2)
+    cluster.at("reassign", story.partition, replicas=[3, 2])
+    cluster.advance(500)
+    assert story.metadata.assignment.replicas == (3, 2, 1)
+    cluster.apply({"do": "cut", "source": "2", "target": "zookeeper"})
+    cluster.advance(2 * cluster.settings.session_ms)
+    before = story.metadata.state
+    cluster.at("reassign", story.partition, replicas=[3, 1])
+    assert story.line == f"P0 L3 AR[3,1] ISR[3,1] e{before.leader_epoch + 1}"
+    cluster.on("release_fetches", 2)
+    cluster.apply({"do": "heal"})
+    cluster.advance(3_000)
+    assert story.line == f"P0 L3 AR[3,1] ISR[3,1] e{before.leader_epoch + 1}"
+
+
+def test_a_reassignment_ends_although_nobody_of_the_target_can_lead() -> None:
+    """Kafka's controller goes on where the election of its last step fails."""
+    cluster = SimulatedCluster("3.9.1", [1, 2, 3], {"t": [[1, 2]]}, QUICK)
+    story = Story(cluster, "t")
+    for broker in (1, 2):
+        cluster.on("crash", broker)
+        cluster.advance(2 * cluster.settings.session_ms)
+    assert story.line == "P0 L-1 AR[1,2] ISR[2] e2"
+    cluster.at("reassign", story.partition, replicas=[2])
+    assert story.line == "P0 L-1 AR[2] ISR[2] e2"
+    assert not story.metadata.assignment.being_reassigned
 
 
 @pytest.mark.parametrize("preset", ["1.1.1", "3.9.1", "4.1.1-kraft"])

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.proof.histories import Plan, Watched, live, live_again
-from tests.proof.ledger import DELETING, FELL_BACK, NO_LINEAGE, REPLACED_DISK, judge
+from tests.proof.histories import EVERY_STEP, Plan, Watched, live, live_again
+from tests.proof.ledger import (
+    DELETING,
+    FELL_BACK,
+    NO_LINEAGE,
+    REPLACED_DISK,
+    SKIPPED,
+    STRAY,
+    UNEXPLAINED,
+    judge,
+)
 from tests.proof.search import plan_of
 
 UNCLEANLY = {"unclean_leader_election_enable": True}
@@ -190,3 +200,84 @@ def test_a_leader_of_old_metadata_beside_a_later_one_shows_no_loss() -> None:
     found = judge(watched)
     assert found.disagreements == 0
     assert found.reasons[f"loss missed: {NO_LINEAGE}"] == 4
+
+
+def committed_by_a_stray_leader() -> Watched:
+    """3.9.1, seed 3117 of the search, its fewest actions: 2 sleeps alone in the ISR, 1 is elected
+    uncleanly and a reassignment leaves 2 out. It wakes up, and still leads by its own word."""
+    at = {"topic": "b", "partition": 0}
+    actions: list[dict[str, Any]] = [
+        {"at_ms": 30_610, "do": "change_settings", "topic": "b", "settings": UNCLEANLY},
+        {"at_ms": 40_924, "do": "pause", "broker": 3},
+        {"at_ms": 41_301, "do": "pause", "broker": 2},
+        {"at_ms": 43_858, "do": "reassign", **at, "replicas": [1, 3]},
+        {"at_ms": 44_313, "do": "resume", "broker": 3},
+        {"at_ms": 45_429, "do": "resume", "broker": 2},
+        {"at_ms": 45_589, "do": "produce", **at, "records": 3, "broker": 2},
+    ]
+    return live_again(plan_of("every step", "3.9.1", 3117, 200), actions, 50_000)
+
+
+def test_what_a_leader_commits_that_is_no_longer_assigned_is_missed_for_that_reason() -> None:
+    watched = committed_by_a_stray_leader()
+    [loss], [commit] = watched.cluster.truth.losses, watched.cluster.truth.stray_commits
+    assert (loss.offsets, loss.records, commit.broker) == ((0, 3), commit.records, 2)
+    found = judge(watched)
+    assert dict(found.reasons) == {f"loss missed: {STRAY}": 1}
+    assert found.exact["unclean election"] == 1, "what made it possible is told"
+
+
+@pytest.mark.parametrize("ground", ["not all of it was committed so", "a sample showed it"])
+def test_a_loss_of_what_a_stray_leader_had_committed_is_excused_on_its_own_ground_only(
+    ground: str,
+) -> None:
+    watched = committed_by_a_stray_leader()
+    [loss], [commit] = watched.cluster.truth.losses, watched.cluster.truth.stray_commits
+    [run] = commit.records
+    if ground == "a sample showed it":
+        glimpses = watched.watcher.glimpses[loss.partition]
+        glimpses[-1] = glimpses[-1]._replace(shown=(run._replace(start=2),))
+    else:
+        less = commit._replace(records=(run._replace(end=2),))
+        watched.cluster.truth.stray_commits[:] = [less]
+    assert dict(judge(watched).reasons) == {f"loss missed: {UNEXPLAINED}": 1}
+
+
+def emptied_isr(*, every_ms: int) -> Watched:
+    """0.10.2.2, seed 3113 of the search, its fewest actions: the leader of b dies, then its heir,
+    which leaves the ISR empty; the first one comes back and is elected."""
+    actions: list[dict[str, Any]] = [
+        {"at_ms": 19_411, "do": "change_settings", "topic": "b", "settings": UNCLEANLY},
+        {"at_ms": 38_381, "do": "crash", "broker": 3},
+        {"at_ms": 40_173, "do": "start", "broker": 3},
+        {"at_ms": 45_017, "do": "crash", "broker": 2},
+        {"at_ms": 45_185, "do": "crash", "broker": 3},
+        {"at_ms": 47_901, "do": "start", "broker": 2},
+    ]
+    plan = plan_of("all faults", "0.10.2.2", 3113, 200)
+    return live_again(replace(plan, every_ms=every_ms), actions, 52_000)
+
+
+def test_who_was_last_in_an_emptied_isr_is_not_told_by_samples_that_skipped_it() -> None:
+    """The dead leader may as well have been the last: 3 may have died before it."""
+    watched = emptied_isr(every_ms=2_000)
+    [election] = watched.cluster.truth.unclean_elections
+    assert election.leader == 2
+    assert dict(judge(watched).reasons) == {f"unclean election missed: {SKIPPED}": 1}
+
+
+@pytest.mark.parametrize("every_ms", [EVERY_STEP, 20])
+def test_who_was_last_in_an_emptied_isr_is_told_by_a_sample_of_it(every_ms: int) -> None:
+    found = judge(emptied_isr(every_ms=every_ms))
+    assert found.exact["unclean election"] == 1
+    assert found.disagreements == 0
+
+
+def test_who_was_in_no_isr_that_was_shown_is_elected_uncleanly_whatever_was_skipped() -> None:
+    """As if the monitor had been silent: the sample before had shown another in the ISR alone."""
+    watched = emptied_isr(every_ms=2_000)
+    [election] = watched.cluster.truth.unclean_elections
+    glimpses = watched.watcher.glimpses[election.partition]
+    at = max(at for at, g in enumerate(glimpses) if g.leader >= 0 and g.at_ms < election.at_ms)
+    glimpses[at] = glimpses[at]._replace(electable=frozenset({3}))
+    assert dict(judge(watched).reasons) == {f"unclean election missed: {UNEXPLAINED}": 1}
