@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _ENTRY: Final = Struct(">ii")
 _NEIGHBOURS: Final = 8
-_AT_ONCE: Final = 4_096
+_AT_ONCE: Final = 4_095
 """Entries that are read at once."""
 
 
