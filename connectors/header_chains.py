@@ -46,8 +46,16 @@ def chain_from(descriptor: int, starts: Any) -> Chain | None:
 def _chain(descriptor: int, starts: Any, pieces: Pieces) -> Chain | None:
     import numpy as np  # noqa: PLC0415 - slow, and only files of large batches need it
 
+    found = pieces.at(starts)
+    if found is None:
+        return None
+    sizes = _sizes(found, np)
+    if (starts[:-1] + sizes[:-1] + OVERHEAD == starts[1:]).all() and sizes.min() >= LEAST:
+        # Each batch was an append of its own: there is nothing between them.
+        return Chain(found.tobytes(), len(found))
     walks = _Walks(starts, np)
-    while len(walks.behind) >= _TOGETHER or not walks.tables:
+    walks.step(found)
+    while len(walks.behind) >= _TOGETHER:
         found = pieces.at(walks.behind)
         if found is None:
             return None

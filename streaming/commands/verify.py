@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -268,7 +267,7 @@ def _tell(
             interrupted=interrupted,
             told=told,
         )
-        print(json.dumps(document, indent=2))
+        print(report.as_json(document))
         return int(code)
     print(f"{told} ({source.kind}, {seconds:.1f} s)")
     lines = report.text(results, Paint(colour=wants_colour()), everything=options.all)
