@@ -14,6 +14,7 @@ from tidestaff.connectors.log_directories import LogDirectories
 from tidestaff.streaming.cli import main
 from tidestaff.streaming.verify.agents import AgentDigests
 from tidestaff.streaming.verify.progress import line
+from tidestaff.streaming.verify.report import as_json
 from tidestaff.streaming.verify.running import Progress, Verification
 
 from tests.connectors.disk import write_log_dir, write_offsets
@@ -290,3 +291,12 @@ def test_the_bar_tells_share_rate_and_time_left() -> None:
     assert "5 MB/s" in told
     assert "200 offsets/s" in line(Progress(3, 12, 0.25, 0, 10.0, 2_000))
     assert "30 s left" in told
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_document_is_read_back_as_it_was_with_each_partition_on_a_line(count: int) -> None:
+    partitions = [{"topic": "t", "partition": n, "unread": {"1": 'a "b"\n'}} for n in range(count)]
+    found = {"source": "agents", "partitions": partitions, "exit_code": 0, "seconds": 0.5}
+    text = as_json(found)
+    assert json.loads(text) == found
+    assert len(text.splitlines()) == 2 + len(found) + (count + 1 if count else 0)
