@@ -17,7 +17,7 @@ from tidestaff.consistency.partitions import EpochEntry, TopicPartition
 from tidestaff.consistency.topic_ids import parse_topic_id, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Container, Iterable
 
     from tidestaff.connectors.broker_health import Problem
     from tidestaff.connectors.log_directories import Disk
@@ -27,7 +27,8 @@ VERSION: Final = 1
 MOST_PARTITIONS: Final = 200_000
 LARGEST_QUESTION: Final = 1 << 23
 LARGEST_ANSWER: Final = 1 << 27
-_MOST_OTHERS: Final = 10_000
+MOST_OTHERS: Final = 10_000
+"""Replicas that were not asked for are listed up to this number."""
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _LONGEST_TEXT: Final = 4_096
 # As ProblemKind has them.
@@ -54,10 +55,29 @@ class AgentFormatError(ConnectorError):
 
 
 class Question(NamedTuple):
-    """Which replicas, and whether the ends of their logs are to be read from the segments."""
+    """Which replicas (those of whole topics with them; `topics` None: all there are), and whether
+    the ends of their logs are to be read from the segments."""
 
     partitions: frozenset[TopicPartition]
     log_ends: bool = True
+    topics: frozenset[str] | None = frozenset()
+
+    @property
+    def wanted(self) -> Container[TopicPartition] | None:
+        """None: all."""
+        return None if self.topics is None else _Wanted(self.partitions, self.topics)
+
+
+class _Wanted:
+    """Replicas, and those of whole topics."""
+
+    def __init__(self, partitions: frozenset[TopicPartition], topics: frozenset[str]) -> None:
+        self._partitions, self._topics = partitions, topics
+
+    def __contains__(self, found: object) -> bool:
+        if found in self._partitions:
+            return True
+        return isinstance(found, TopicPartition) and found.topic in self._topics
 
 
 class AgentAnswer(NamedTuple):
@@ -70,18 +90,32 @@ class AgentAnswer(NamedTuple):
     problems: tuple[Problem, ...]
 
 
-def encode_question(partitions: Collection[TopicPartition], *, log_ends: bool) -> bytes:
-    body = {"version": VERSION, "partitions": _by_topic(partitions), "log_ends": log_ends}
+def encode_question(
+    partitions: Collection[TopicPartition],
+    *,
+    log_ends: bool,
+    topics: Collection[str] | None = (),
+) -> bytes:
+    """Agents of earlier releases know no topics: they list those replicas among the others."""
+    body: dict[str, Any] = {"version": VERSION, "partitions": _by_topic(partitions)}
+    body["log_ends"] = log_ends
+    if topics is None:
+        body["all"] = True
+    elif topics:
+        body["topics"] = sorted(topics)
     return json.dumps(body, separators=(",", ":")).encode("ascii")
 
 
 def decode_question(data: bytes) -> Question:
     body = read_object(data, "question")
     check_version(body)
-    log_ends = body.get("log_ends", True)
-    if not isinstance(log_ends, bool):
-        raise AgentFormatError("log_ends", shown(log_ends), "true or false")
-    return Question(frozenset(_partitions(body.get("partitions"), "partitions")), log_ends)
+    log_ends = read_flag(body.get("log_ends", True), "log_ends")
+    topics = None
+    if not read_flag(body.get("all", False), "all"):
+        listed = read_list(body.get("topics", []), "topics")
+        topics = frozenset(read_text(each, "topics") for each in listed)
+    partitions = frozenset(_partitions(body.get("partitions"), "partitions"))
+    return Question(partitions, log_ends, topics)
 
 
 def encode_answer(broker: int, at_ms: int, disk: Disk) -> bytes:
@@ -90,7 +124,7 @@ def encode_answer(broker: int, at_ms: int, disk: Disk) -> bytes:
         "broker": broker,
         "at_ms": at_ms,
         "replicas": [replica_value(each) for each in disk.replicas.values()],
-        "others": _by_topic(disk.others[:_MOST_OTHERS]),
+        "others": _by_topic(disk.others[:MOST_OTHERS]),
         "problems": [problem_value(each) for each in disk.problems],
     }
     return json.dumps(body, separators=(",", ":")).encode("ascii")

@@ -151,8 +151,10 @@ class AgentClient:
         wanted: Collection[TopicPartition],
         *,
         log_ends: bool = False,
+        topics: Collection[str] | None = (),
     ) -> AgentAnswer:
-        question = encode_question(wanted, log_ends=log_ends)
+        """Of these replicas, and of all of these topics (None: all there are)."""
+        question = encode_question(wanted, log_ends=log_ends, topics=topics)
         return self._asked(broker, url, REPLICAS_PATH, question, decode_answer)
 
     def ask_digests(

@@ -36,7 +36,7 @@ from tidestaff.connectors.errors import OptionError
 from tidestaff.connectors.loopback import is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from tidestaff.connectors.log_directories import Disk, LogDirectories
 
@@ -108,7 +108,7 @@ class Agent:
         """The answer to a question; None while the disks are busy with another for too long."""
         question = decode_question(data)
         at_ms = self._now_ms()
-        disk = self._read(question.partitions, log_ends=question.log_ends)
+        disk = self._read(question.wanted, log_ends=question.log_ends)
         return None if disk is None else encode_answer(self.broker, at_ms, disk)
 
     def health(self) -> bytes | None:
@@ -135,7 +135,7 @@ class Agent:
         }
         return json.dumps(body).encode("ascii")
 
-    def _read(self, wanted: frozenset[Any], *, log_ends: bool) -> Disk | None:
+    def _read(self, wanted: Container[Any] | None, *, log_ends: bool) -> Disk | None:
         if not self._lock.acquire(timeout=_DISK_S):
             return None
         try:

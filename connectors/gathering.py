@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tidestaff.connectors.kernel_ring import Ring
 
-FEW: Final = 16
+FEW: Final = 11
 """Up to so many pieces are read by themselves: a list costs as much."""
 
 
@@ -29,8 +29,8 @@ class Pieces:
         self._descriptor, self._length, self._ring = descriptor, length, ring
 
     def at(self, positions: Any) -> Any:
-        """The bytes at each of these positions as a table with a row for each; None where the file
-        is too short for one of them. Raises what a read raises."""
+        """The bytes at each of these positions as a table with a row for each, to be used as long
+        as these pieces are; None where the file is too short for one. Raises what a read raises."""
         import numpy as np  # noqa: PLC0415 - slow, and only files of large batches need it
 
         count, length = len(positions), self._length
@@ -51,6 +51,16 @@ class Pieces:
         if len(data) < count * length:
             return None
         return np.frombuffer(data, np.uint8).reshape(count, length)
+
+    def joined(self, tables: list[Any]) -> Any:
+        """One table of several, all that were read here among them, in the order of reading."""
+        import numpy as np  # noqa: PLC0415 - slow, and only files of large batches need it
+
+        if len(tables) == 1:
+            return tables[0]
+        if self._ring is not None and len(self._ring.rows) == sum(map(len, tables)):
+            return self._ring.rows  # they stand there one behind the other
+        return np.concatenate(tables)
 
 
 @contextmanager

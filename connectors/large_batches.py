@@ -18,7 +18,7 @@ _WALKED: Final = 64
 """Where there is no room for more large batches than this no index is asked: it costs as much."""
 _FEW: Final = 16
 _AT_ONCE: Final = 4_096
-_SPAN: Final = 1 << 27
+_SPAN: Final = 1 << 26
 """Bytes of a segment whose headers are read at once: memory does not grow with it."""
 
 

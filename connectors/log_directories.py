@@ -34,7 +34,7 @@ from tidestaff.consistency.checkpoint_files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from tidestaff.connectors.broker_health import Problem
     from tidestaff.connectors.log_directories_names import Names
@@ -87,7 +87,7 @@ class LogDirectories:
         held = self._held_by.get(partition)
         return None if held is None else f"{held}/{partition}"
 
-    def read(self, wanted: Collection[TopicPartition] | None, *, log_ends: bool) -> Disk:
+    def read(self, wanted: Container[TopicPartition] | None, *, log_ends: bool) -> Disk:
         """The wanted replicas (None: all), checkpoints first, lineages last."""
         files = FileReader(tell.Problems(), self._sleep)
         problems = files.problems
@@ -117,7 +117,7 @@ class LogDirectories:
         found: Sequence[LogDirectory],
         names: Mapping[str, Names],
         places: Mapping[TopicPartition, str],
-        wanted: Collection[TopicPartition] | None,
+        wanted: Container[TopicPartition] | None,
         replicas: dict[TopicPartition, DiskReplica],
     ) -> None:
         """A directory that is offline lists nothing: what it held is known from before."""

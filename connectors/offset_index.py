@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _ENTRY: Final = Struct(">ii")
 _NEIGHBOURS: Final = 8
-_AT_ONCE: Final = 4_096
+_AT_ONCE: Final = 4_095
 """Entries that are read at once."""
 
 
@@ -52,13 +52,14 @@ class OffsetIndex:
         `apart` bytes apart on the average."""
         import numpy as np  # noqa: PLC0415 - slow, and only files of large batches need it
 
-        entries = self._behind(position, np)
-        if not len(entries):
-            return entries
-        offsets, found = entries[:, 0], entries[:, 1]
+        offsets, found = self._behind(position, np)
+        there = len(found)
+        if not there:
+            return found
         # Zeros follow the last entry.
         back = found[1:] <= found[:-1]
-        there = int(back.argmax()) + 1 if back.any() else len(found)
+        if back.any():
+            there = int(back.argmax()) + 1
         if there > _NEIGHBOURS:
             near = found[_NEIGHBOURS:there] - found[: there - _NEIGHBOURS] < _NEIGHBOURS * apart
             there = int(near.argmax()) + 1 if near.any() else there
@@ -68,27 +69,29 @@ class OffsetIndex:
             there = int(found[:there].searchsorted(last, "right"))
         return np.concatenate(([position], found[:there]))
 
-    def _behind(self, position: int, np: Any) -> Any:
-        """Entries from the first behind a byte on; and whatever follows the last one."""
-        none = np.zeros((0, 2), np.int64)
+    def _behind(self, position: int, np: Any) -> tuple[Any, Any]:
+        """Offsets and bytes of entries from the first behind a byte on; and whatever follows the
+        last one."""
+        none = np.zeros(0, np.int64)
         if self.misleads:
-            return none
+            return none, none
         try:
             with opened(self._name, self._directory, self._name) as descriptor:
                 for _ in range(2):
                     data = os.pread(descriptor, _AT_ONCE * _ENTRY.size, self._next * _ENTRY.size)
                     whole = len(data) // _ENTRY.size
-                    entries = np.frombuffer(data, ">i4", 2 * whole).astype(np.int64).reshape(-1, 2)
-                    behind = entries[:, 1] > position
+                    entries = np.frombuffer(data, ">i4", 2 * whole).reshape(-1, 2)
+                    found = entries[:, 1].astype(np.int64)
+                    behind = found > position
                     if behind.any():
                         first = int(behind.argmax())
                         self._next += first
-                        return entries[first:]
+                        return entries[first:, 0], found[first:]
                     # Not where it was left: it is looked for everywhere.
                     self._next = _first(descriptor, lambda _, byte: byte > position)
         except (FileGoneError, FileUnreadableError, OSError):
             self.misleads = True
-        return none
+        return none, none
 
 
 def _first(descriptor: int, is_it: Any) -> int:

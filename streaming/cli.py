@@ -14,7 +14,7 @@ import json
 import os
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from tidestaff.consistency.errors import ConsistencyError
 from tidestaff.streaming.commands.arguments import (
@@ -160,16 +160,9 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
 def command_line(arguments: Sequence[str]) -> tuple[ModuleType, Options]:
     """The command's module and what was asked of it; nothing is done yet."""
-    parser = _program_parser()
     name = arguments[0] if arguments else ""
-    if name.startswith("-"):
-        parser.parse(arguments[:1])
-    if not name or name.startswith("-"):
-        expected = ", ".join(COMMANDS)
-        parser.error(f"a command is missing, expected one of {expected}")
     if name not in COMMANDS:
-        hint = did_you_mean(name, COMMANDS)
-        parser.error(f"unknown command {name!r}, expected one of {', '.join(COMMANDS)}{hint}")
+        _no_command(name)
     command = COMMANDS[name]
     module = import_module(f"tidestaff.streaming.commands.{command.module}")
     summary = f"{command.summary[0].upper()}{command.summary[1:]}."
@@ -177,6 +170,18 @@ def command_line(arguments: Sequence[str]) -> tuple[ModuleType, Options]:
     add_json_option(own)
     module.configure(own, arguments[1:])
     return module, own.parse(arguments[1:])
+
+
+def _no_command(name: str) -> NoReturn:
+    """Help or the version where that is asked for; else what commands there are."""
+    parser = _program_parser()
+    if name.startswith("-"):
+        parser.parse([name])
+    if not name or name.startswith("-"):
+        expected = ", ".join(COMMANDS)
+        parser.error(f"a command is missing, expected one of {expected}")
+    hint = did_you_mean(name, COMMANDS)
+    parser.error(f"unknown command {name!r}, expected one of {', '.join(COMMANDS)}{hint}")
 
 
 def _program_parser() -> CommandParser:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import textwrap
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -21,6 +19,8 @@ _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": 
 
 def terminal_width() -> int:
     """The terminal's columns ($COLUMNS wins); 100 where the output is no terminal."""
+    import shutil  # noqa: PLC0415 - slow: it imports compression libraries
+
     return max(NARROWEST, shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns)
 
 
@@ -43,6 +43,8 @@ class Paint:
 
 def wrapped(text: str, width: int) -> list[str]:
     """Lines of at most `width` columns; a single word may be longer, never cut."""
+    import textwrap  # noqa: PLC0415 - slow, and what goes to machines is not wrapped
+
     lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
     return lines or [""]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -173,6 +172,13 @@ def _wanted(options: Options) -> Callable[[str], bool]:
     return wanted
 
 
+def _names(options: Options) -> Collection[str] | None:
+    """The topics that are asked for by name; None: all there are, nothing: not known by name."""
+    if options.topics_include or options.topics_exclude:
+        return ()
+    return set(options.topic) or None
+
+
 def _check_found(options: Options, topics: Collection[str]) -> None:
     """Nothing found wrong with nothing must not look like a verdict."""
     absent = sorted(set(options.topic) - set(topics))
@@ -211,7 +217,7 @@ def source_of(options: Options) -> CopySource:
                 "tidestaff verify: who the brokers are is known from --bootstrap-server only",
                 "give it as well, or --agents as 1=URL,2=URL",
             )
-        return AgentSource(client, urls.by_broker, compacted)
+        return AgentSource(client, urls.by_broker, compacted, _names(options))
     from tidestaff.streaming.verify.brokers import broker_source  # noqa: PLC0415 - slow
 
     return broker_source(
@@ -268,7 +274,7 @@ def _tell(
             interrupted=interrupted,
             told=told,
         )
-        print(json.dumps(document, indent=2))
+        print(report.as_json(document))
         return int(code)
     print(f"{told} ({source.kind}, {seconds:.1f} s)")
     lines = report.text(results, Paint(colour=wants_colour()), everything=options.all)

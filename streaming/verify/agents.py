@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tidestaff.connectors.agent_answers import MOST_OTHERS
 from tidestaff.connectors.agent_digests import MOST_RANGES, DigestQuestion, Range
 from tidestaff.connectors.errors import ConnectorError
 from tidestaff.streaming.commands.exits import CommandError
@@ -85,8 +86,10 @@ class AgentSource:
         client: AgentClient,
         urls: Mapping[BrokerId, str],
         compacted: Callable[[str], bool] = lambda _: False,
+        topics: Collection[str] | None = (),
     ) -> None:
-        self._client, self._urls = client, urls
+        """`topics` are those that may be wanted, as far as their names are known; None: all."""
+        self._client, self._urls, self._topics = client, urls, topics
         self._digests = AgentDigests(client, urls)
         self._compacted = compacted
         self._silent: dict[BrokerId, str] = {}
@@ -95,10 +98,7 @@ class AgentSource:
     def partitions(self, wanted: Callable[[str], bool]) -> list[PartitionCopies]:
         def ask(broker: BrokerId) -> tuple[BrokerId, AgentAnswer | ConnectorError]:
             try:
-                url = self._urls[broker]
-                listed = self._client.ask(broker, url, ()).others
-                mine = [partition for partition in listed if wanted(partition.topic)]
-                return broker, self._client.ask(broker, url, mine, log_ends=True)
+                return broker, self._asked(broker, wanted)
             except ConnectorError as error:
                 return broker, error
 
@@ -115,6 +115,25 @@ class AgentSource:
         for copies in found.values():
             copies.unread |= self._silent
         return [found[partition] for partition in sorted(found)]
+
+    def _asked(self, broker: BrokerId, wanted: Callable[[str], bool]) -> AgentAnswer:
+        """Where no name is known the agent lists what there is, and is asked for what is wanted of
+        it. Agents of earlier releases know no topics and only list."""
+        client, url, topics = self._client, self._urls[broker], self._topics
+        answer = client.ask(broker, url, (), log_ends=True, topics=topics)
+        if topics is not None and not topics and len(answer.others) >= MOST_OTHERS:
+            # The list is cut there.
+            answer = client.ask(broker, url, (), log_ends=True, topics=None)
+        replicas = {p: each for p, each in answer.replicas.items() if wanted(p.topic)}
+        listed = [partition for partition in answer.others if wanted(partition.topic)]
+        if listed and len(answer.others) >= MOST_OTHERS:
+            raise ConnectorError(
+                f"the agent of broker {broker} lists {MOST_OTHERS} of its replicas and no more",
+                "run the agent and this command in the same release",
+            )
+        if listed:
+            replicas |= client.ask(broker, url, listed, log_ends=True).replicas
+        return answer._replace(replicas=replicas)
 
     def _add(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -206,3 +207,16 @@ def document(
         "interrupted": interrupted,
         "exit_code": code,
     }
+
+
+def as_json(found: dict[str, Any]) -> str:
+    """A document, each partition on a line of its own: indented throughout it would be written by
+    slow code, which for thousands of partitions takes longer than comparing them."""
+    lines = []
+    for name, value in found.items():
+        if name == "partitions" and value:
+            told = "[\n" + ",\n".join(f"    {json.dumps(each)}" for each in value) + "\n  ]"
+        else:
+            told = json.dumps(value)
+        lines.append(f"  {json.dumps(name)}: {told}")
+    return "{\n" + ",\n".join(lines) + "\n}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tidestaff.connectors import gathering
+from tidestaff.connectors import gathering, kernel_ring
 from tidestaff.connectors.gathering import FEW, pieces_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ AT_ONCE = 1_024
 
 def gathered(descriptor: int, positions: Any, length: int) -> Any:
     with pieces_of(descriptor, length) as pieces:
-        return pieces.at(positions)
+        found = pieces.at(positions)
+        return None if found is None else found.copy()
 
 
 def rings() -> bool:
@@ -140,6 +141,38 @@ def _nobody_has(path: Path) -> bool:
         os.close(opened)
 
 
+@pytest.mark.usefixtures("one_by_one")
+@pytest.mark.parametrize(
+    "counts",
+    [(900, 40, FEW + 1), (900, FEW, 40), (3_000, 1_000, 97), (4_096, 1), (50, 4_097, 60), (9_000,)],
+    ids=["in-one-table", "some-alone", "more-than-a-table", "full", "a-large-one", "larger"],
+)
+def test_pieces_stay_what_they_are_while_more_are_read(
+    descriptor: int, data: bytes, counts: tuple[int, ...]
+) -> None:
+    asked = [places(count) for count in counts]
+    wanted = [[data[at : at + LENGTH] for at in each.tolist()] for each in asked]
+    for _ in range(3):
+        with pieces_of(descriptor, LENGTH) as pieces:
+            tables = [pieces.at(each) for each in asked]
+            assert [[row.tobytes() for row in table] for table in tables] == wanted
+            joined = [row.tobytes() for row in pieces.joined(tables)]
+            assert joined == [each for part in wanted for each in part]
+
+
+@needs_rings
+def test_where_no_memory_may_be_made_known_pieces_are_still_read_together(
+    descriptor: int, data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on old systems, and where a process may hold no memory."""
+    monkeypatch.setattr(kernel_ring, "_MEMORY", 9_999)
+    monkeypatch.setattr(gathering, "_rings", gathering._Rings())
+    monkeypatch.setattr(gathering.os, "pread", lambda *_: b"")
+    asked = places(5_000)
+    found = gathered(descriptor, asked, LENGTH)
+    assert [row.tobytes() for row in found] == [data[at : at + LENGTH] for at in asked.tolist()]
+
+
 def test_threads_do_not_mix_up_their_pieces(descriptor: int, data: bytes) -> None:
     wrong: list[int] = []
 
@@ -170,7 +203,7 @@ places = np.arange(0, 99_000, 90)
 
 def right():
     with gathering.pieces_of(file, 61) as pieces:
-        found = pieces.at(places)
+        found = pieces.at(places).copy()
     return [row.tobytes() for row in found] == [data[at:at + 61] for at in places.tolist()]
 """
 

@@ -8,12 +8,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tidestaff.connectors import agent_answers, agent_server
+from tidestaff.connectors.agent_answers import Question, decode_question
 from tidestaff.connectors.agent_server import Agent, AgentServer, Listen
 from tidestaff.connectors.errors import ConnectorError
 from tidestaff.connectors.log_directories import LogDirectories
 from tidestaff.streaming.cli import main
+from tidestaff.streaming.verify import agents as verify_agents
 from tidestaff.streaming.verify.agents import AgentDigests
 from tidestaff.streaming.verify.progress import line
+from tidestaff.streaming.verify.report import as_json
 from tidestaff.streaming.verify.running import Progress, Verification
 
 from tests.connectors.disk import write_log_dir, write_offsets
@@ -290,3 +294,64 @@ def test_the_bar_tells_share_rate_and_time_left() -> None:
     assert "5 MB/s" in told
     assert "200 offsets/s" in line(Progress(3, 12, 0.25, 0, 10.0, 2_000))
     assert "30 s left" in told
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_document_is_read_back_as_it_was_with_each_partition_on_a_line(count: int) -> None:
+    partitions = [{"topic": "t", "partition": n, "unread": {"1": 'a "b"\n'}} for n in range(count)]
+    found = {"source": "agents", "partitions": partitions, "exit_code": 0, "seconds": 0.5}
+    text = as_json(found)
+    assert json.loads(text) == found
+    assert len(text.splitlines()) == 2 + len(found) + (count + 1 if count else 0)
+
+
+@pytest.fixture
+def two_topics(tmp_path: Path) -> list[Path]:
+    return [write_log_dir(tmp_path / f"c{b}", broker=b, t_0=10, t_1=8, u_0=3) for b in (1, 2, 3)]
+
+
+def as_an_earlier_release(data: bytes) -> Question:
+    return decode_question(data)._replace(topics=frozenset())
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["this-release", "an-earlier-agent"])
+@pytest.mark.parametrize(
+    ("words", "partitions"),
+    [
+        pytest.param((), ["t-0", "t-1", "u-0"], id="all"),
+        pytest.param(("--topic", "u"), ["u-0"], id="by-name"),
+        pytest.param(("--topics-include", "t|v"), ["t-0", "t-1"], id="by-pattern"),
+        pytest.param(("--topic", "t", "--topic", "u"), ["t-0", "t-1", "u-0"], id="by-names"),
+        pytest.param(("--topics-exclude", "t"), ["u-0"], id="but-one"),
+    ],
+)
+def test_agents_are_asked_for_the_topics_that_are_wanted(
+    two_topics: list[Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    partitions: list[str],
+    earlier: bool,
+) -> None:
+    if earlier:
+        monkeypatch.setattr(agent_server, "decode_question", as_an_earlier_release)
+    with agents(two_topics) as urls:
+        code, found = verify(capsys, "--agents", urls, *words)
+    assert code == 0
+    assert verdicts(found) == dict.fromkeys(partitions, "equal")
+
+
+def test_replicas_beyond_what_an_agent_lists_are_compared_or_told_but_not_left_out(
+    two_topics: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (agent_answers, verify_agents):
+        monkeypatch.setattr(module, "MOST_OTHERS", 2)
+    everything = ("--topics-include", ".*")
+    with agents(two_topics) as urls:
+        for words in (), everything, ("--topic", "t", "--topic", "u"):
+            assert len(verify(capsys, "--agents", urls, *words)[1]["partitions"]) == 3
+        monkeypatch.setattr(agent_server, "decode_question", as_an_earlier_release)
+        for words in (), everything:
+            code, found = verify(capsys, "--agents", urls, *words)
+            assert code == 3
+            assert "lists 2 of its replicas and no more" in found["errors"][0]
