@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from tidestaff.consistency.checks.cluster_sight import ClusterSight
     from tidestaff.consistency.checks.sight import Finding
+    from tidestaff.consistency.model import BrokerId
 
 
 def registered_brokers_answer(sight: ClusterSight) -> Iterator[Finding]:
@@ -42,9 +43,13 @@ def unregistered_brokers_do_not_lead(sight: ClusterSight) -> Iterator[Finding]:
     """REG002: a broker whose registration is gone stops leading; one that goes on is a zombie.
 
     It notices when it reaches ZooKeeper or the controller again; until then clients that know no
-    better write to it, in an old leader epoch.
+    better write to it, in an old leader epoch. Silence is no sign that it has noticed: whoever is
+    cut off may be slow to answer, too, and is then asked less often.
     """
     registered = {r.broker for r in sight.observation.registrations if not r.fenced}
+    heard = {*sight.observation.leading, *(sight.observation.answering or ())}
+    for broker in _suspected(sight, "REG002") - registered - heard:
+        yield Unknown("REG002", "whether it still leads: it did not answer", broker)
     for broker in sight.observation.leading:
         if broker not in registered:
             yield Violated(
@@ -54,6 +59,10 @@ def unregistered_brokers_do_not_lead(sight: ClusterSight) -> Iterator[Finding]:
                 because="the cluster has replaced it: what it accepts now will be cut",
                 broker=broker,
             )
+
+
+def _suspected(sight: ClusterSight, code: str) -> set[BrokerId]:
+    return {s.broker for s in sight.memory.suspicions if s.code == code} if sight.memory else set()
 
 
 def broker_epoch_never_falls(sight: ClusterSight) -> Iterator[Finding]:

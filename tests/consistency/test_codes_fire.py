@@ -137,6 +137,15 @@ def fenced_broker_goes_on_leading() -> dict[str, Any]:
     return _cluster_rounds(*[{"registrations": fenced, "leading": (3,)}] * 10)
 
 
+@fires("REG002", broker=3)
+def broker_that_goes_on_leading_answers_only_now_and_then() -> dict[str, Any]:
+    gone = (Registration(1, 101), Registration(2, 102))
+    leads = {"registrations": gone, "leading": (3,), "answering": (1, 2, 3)}
+    silent = {"registrations": gone, "answering": (1, 2)}
+    nobody_knows = {"registrations": gone, "answering": None}
+    return _cluster_rounds(*[leads, silent, nobody_knows] * 4)
+
+
 @fires("REG003", broker=2)
 def broker_epoch_goes_back() -> dict[str, Any]:
     older = (Registration(1, 101), Registration(2, 50), Registration(3, 103))

@@ -777,6 +777,42 @@ def broker_that_lost_its_session_leads_until_it_notices() -> tuple[str, ...]:
     return tuple(raised)
 
 
+@legal("REG002")
+def broker_that_is_cut_off_again_and_again_notices_each_time() -> tuple[str, ...]:
+    rules = rules_for("3.9.1")
+    memory, raised = None, []
+    for at_ms in range(0, 120_000, 5_000):
+        leads = (3,) if at_ms % 10_000 else ()
+        observation = _cluster(
+            rules, at_ms, 1, 5, registered=(1, 2), leading=leads, answering=(1, 2, 3)
+        )
+        memory, verdicts = step(memory, observation)
+        raised.extend(verdicts.codes)
+    return tuple(raised)
+
+
+@legal("REG002")
+def broker_that_falls_silent_after_it_was_given_up_and_registers_again() -> tuple[str, ...]:
+    rules = rules_for("3.9.1")
+    memory, raised = None, []
+    for life in range(6):
+        for at_ms in range(0, 40_000, 5_000):
+            again = at_ms == 35_000
+            observation = _cluster(
+                rules,
+                at_ms + 40_000 * life,
+                1,
+                5,
+                registered=(1, 2, 3) if again else (1, 2),
+                leading=() if at_ms else (3,),
+                answering=None if again else (1, 2) if at_ms else (1, 2, 3),
+                broker_epoch=9_000 + life,
+            )
+            memory, verdicts = step(memory, observation)
+            raised.extend(verdicts.codes)
+    return tuple(raised)
+
+
 @legal("SRC001", "SRC003")
 def source_that_is_well_says_so() -> tuple[str, ...]:
     memory, raised = None, []

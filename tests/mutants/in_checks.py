@@ -482,6 +482,24 @@ _LEADERS: Final = (
             "a fenced broker leads nothing",
         ),
         (
+            "reg-silent-zombie-is-forgotten",
+            'for broker in _suspected(sight, "REG002") - registered - heard:',
+            "for broker in ():",
+            "silence is no sign that a zombie has noticed",
+        ),
+        (
+            "reg-zombie-that-noticed-is-suspected-on",
+            'for broker in _suspected(sight, "REG002") - registered - heard:',
+            'for broker in _suspected(sight, "REG002") - registered:',
+            "who answers and does not lead has noticed",
+        ),
+        (
+            "reg-zombie-that-registered-is-suspected-on",
+            'for broker in _suspected(sight, "REG002") - registered - heard:',
+            'for broker in _suspected(sight, "REG002") - heard:',
+            "who is registered again may lead again",
+        ),
+        (
             "reg-equal-epoch-fell",
             "if 0 <= registration.broker_epoch < known:",
             "if 0 <= registration.broker_epoch <= known:",
