@@ -37,6 +37,7 @@ from tidestaff.consistency.rules import Sampling, Timing
 from tidestaff.consistency.verdict import Scope, Unknown, Verdicts
 
 if TYPE_CHECKING:
+    from tidestaff.consistency.memory import Suspicion
     from tidestaff.consistency.rules import Rule
 
 LONGEST_LAG_MS: Final = 120_000
@@ -112,7 +113,7 @@ def judge_partition(
         PARTITION_RULES,
         sight,
         may_judge=lambda rule: _may_judge(rule, sight),
-        suspicions=memory.suspicions if memory is not None else (),
+        suspicions=_suspected_before(sight),
         now_ms=observation.observed_at_ms,
         interval_ms=memory.interval_ms if memory is not None else 0,
         lagging_ms=_metadata_lag_ms(observation),
@@ -181,6 +182,16 @@ def _is_another_topic(memory: PartitionMemory, observation: PartitionObservation
     if memory.state_czxid is not None and observation.state_czxid is not None:
         return memory.state_czxid != observation.state_czxid
     return False
+
+
+def _suspected_before(sight: Sight) -> tuple[Suspicion, ...]:
+    """Metadata behind a replica's epoch (EPO003) are wrong if they stand still. Where they move,
+    they were late, whether the rule may judge the sample that shows it or not."""
+    if sight.memory is None:
+        return ()
+    if sight.changed:
+        return tuple(each for each in sight.memory.suspicions if each.code != "EPO003")
+    return sight.memory.suspicions
 
 
 def _is_stale(memory: PartitionMemory, observation: PartitionObservation) -> bool:

@@ -4,7 +4,7 @@ return."""
 from __future__ import annotations
 
 import pytest
-from tidestaff.consistency.model import OffsetRange, Registration
+from tidestaff.consistency.model import Bracket, OffsetRange, Registration
 from tidestaff.consistency.verdict import Unknown
 from tidestaff.consistency.versions import Mode
 
@@ -279,6 +279,18 @@ def test_metadata_that_moves_is_late_and_not_wrong() -> None:
         watch.all_logs(epochs=lineage((0, 0), (epoch + 1, 10)))
         watch.change(epoch=epoch).all_logs(believes=epoch + 1).see()
     assert "EPO003" not in watch.raised
+
+
+def test_metadata_that_moves_is_late_also_where_only_straddling_samples_show_it() -> None:
+    watch = Watch().settle()
+    watch.all_logs(epochs=lineage((0, 0), (1, 10)), believes=1).see()
+    for epoch in range(1, 4):
+        watch.all_logs(epochs=lineage((0, 0), (epoch + 1, 10)), believes=epoch + 1)
+        watch.change(epoch=epoch).set(bracket=Bracket.STRADDLED).see(2)
+    watch.set(bracket=Bracket.COHERENT).see(2)
+    assert "EPO003" not in watch.raised
+    watch.see(3)
+    assert "EPO003" in watch.raised, "now it has stood still for longer than metadata lag"
 
 
 def test_a_replica_with_an_epoch_from_the_future_does_not_hide_a_loss_for_ever() -> None:

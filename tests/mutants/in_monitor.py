@@ -148,6 +148,12 @@ _JUDGE: Final = (
             "no bracket at all is no coherent one",
         ),
         (
+            "mon-moving-metadata-stay-suspected",
+            "    if sight.changed:\n        return tuple(each for each",
+            "    if False:\n        return tuple(each for each",
+            "metadata that move were late, not wrong",
+        ),
+        (
             "mon-straddled-metadata-judged",
             (
                 "    if rule.sampling is Sampling.UNSTRADDLED and "
