@@ -243,9 +243,9 @@ def read_object(data: bytes, what: str) -> dict[str, Any]:
     return read_dict(found, what)
 
 
-def check_version(body: dict[str, Any]) -> None:
-    if body.get("version") != VERSION or body.get("version") is True:
-        raise AgentFormatError("version", shown(body.get("version")), str(VERSION))
+def check_version(body: dict[str, Any], version: int = VERSION) -> None:
+    if body.get("version") != version or body.get("version") is True:
+        raise AgentFormatError("version", shown(body.get("version")), str(version))
 
 
 def read_dict(found: object, field: str) -> dict[str, Any]:

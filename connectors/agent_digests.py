@@ -10,7 +10,6 @@ import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidestaff.connectors.agent_answers import (
-    VERSION,
     AgentFormatError,
     check_version,
     read_dict,
@@ -29,6 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DIGESTS_PATH: Final = "/v1/digests"
+VERSION: Final = 2
+"""Digests of another hash are another version: two agents that hash differently would seem to hold
+different logs. 1 was BLAKE2b."""
 MOST_RANGES: Final = 20_000
 
 
@@ -76,7 +78,7 @@ def encode_digest_question(question: DigestQuestion) -> bytes:
 
 def decode_digest_question(data: bytes) -> DigestQuestion:
     body = read_object(data, "question")
-    check_version(body)
+    check_version(body, VERSION)
     listed = read_list(body.get("ranges"), "ranges")
     if not 0 < len(listed) <= MOST_RANGES:
         raise AgentFormatError("ranges", f"{len(listed)} ranges", f"1 to {MOST_RANGES}")
@@ -124,7 +126,7 @@ def _value(answer: DigestAnswer) -> dict[str, Any]:
 
 def decode_digest_answer(data: bytes) -> DigestsAnswer:
     body = read_object(data, "answer")
-    check_version(body)
+    check_version(body, VERSION)
     answers = [_answer(each) for each in read_list(body.get("answers"), "answers")]
     return DigestsAnswer(read_number(body.get("broker"), "broker", bits=32), tuple(answers))
 

@@ -61,12 +61,14 @@ class ListedPartition(NamedTuple):
 class ClusterMetadata(NamedTuple):
     """One answer of one broker. `brokers` are the live ones, with their racks.
 
-    `controller` is Kafka's word; in KRaft mode it is any broker, see `Quorum`.
+    `controller` is Kafka's word; in KRaft mode it is any broker, see `Quorum`. The cluster's id is
+    told from 0.10.1 on.
     """
 
     brokers: Mapping[BrokerId, str | None]
     controller: BrokerId
     partitions: Mapping[TopicPartition, ListedPartition]
+    cluster_id: str | None = None
 
 
 class Software(NamedTuple):

@@ -84,7 +84,7 @@ def metadata_of(answer: Any) -> ClusterMetadata:
                 topic_id,
             )
     brokers = {each.node_id: each.rack for each in answer.brokers}
-    return ClusterMetadata(brokers, answer.controller_id, partitions)
+    return ClusterMetadata(brokers, answer.controller_id, partitions, answer.cluster_id or None)
 
 
 @_of_an_answer

@@ -10,6 +10,7 @@ from tidestaff.connectors.broker_lineage import LONGEST
 from tidestaff.connectors.errors import (
     AuthenticationRefusedError,
     ConnectorError,
+    MetadataNotOursError,
     NotAuthorizedError,
 )
 from tidestaff.consistency.model import HealthObservation, ProblemKind
@@ -104,7 +105,9 @@ class HealthBook:
 
 def problem_of(place: str, error: ConnectorError, kind: ProblemKind) -> Problem:
     """What is refused will be refused again: it is told at once, as not readable."""
-    refused = isinstance(error, NotAuthorizedError | AuthenticationRefusedError)
+    refused = isinstance(
+        error, NotAuthorizedError | AuthenticationRefusedError | MetadataNotOursError
+    )
     return Problem(
         place,
         ProblemKind.UNREADABLE if refused else kind,

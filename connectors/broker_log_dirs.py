@@ -36,6 +36,7 @@ class LogDirectories:
     def __init__(self, reader: BrokerReader, options: BrokerOptions) -> None:
         self._reader, self._options = reader, options
         self._due_ms: int | None = None
+        self._events = 0
         self._known: dict[BrokerId, Sequence[LogDir]] = {}
         self._problems: dict[str, Problem] = {}
 
@@ -43,11 +44,14 @@ class LogDirectories:
     def problems(self) -> Mapping[str, Problem]:
         return self._problems
 
-    def refresh(self, brokers: Collection[BrokerId], shown: Collection[str], now_ms: int) -> None:
+    def refresh(
+        self, brokers: Collection[BrokerId], shown: Collection[str], now_ms: int, events: int = 0
+    ) -> None:
         """`shown` are the topics of the metadata. Who does not answer is told by whoever reads its
-        replicas."""
-        if self._due_ms is not None and now_ms < self._due_ms:
+        replicas. Another number of `events` than before: a directory was lost, ask at once."""
+        if self._due_ms is not None and now_ms < self._due_ms and events == self._events:
             return
+        self._events = events
         self._due_ms = now_ms + self._options.log_dirs_refresh_ms
         self._problems = {}
         self._known = {b: found for b, found in self._known.items() if b in brokers}

@@ -131,6 +131,8 @@ class BrokerConnector:
         self.rounds = 0
         self.voters: tuple[BrokerId, ...] = ()
         """Nodes whose majority elects the controller, as far as the last round was told."""
+        self.silent_voters: tuple[BrokerId, ...] = ()
+        """Those of them that are away in this round; of health it is told when it lasts."""
 
     def round(self) -> list[Observation]:
         """The cluster first, then every partition, then what could not be read."""
@@ -145,6 +147,7 @@ class BrokerConnector:
             problem = problem_of("cluster", error, ProblemKind.SILENT)
             return [*self._health.close_round([problem], began, self.rounds, blind=True)]
         self.voters = view.voters
+        self.silent_voters = tuple(v for v in view.voters if f"controller {v}" in notes.problems)
         for problem in self._settings.problems:
             notes.problems[problem.place] = problem
         sight = self._sight(began, view, notes)
@@ -201,7 +204,8 @@ class BrokerConnector:
             notes.problems.update(self._agents.problems)
         self._ping(view, notes)
         shown = {partition.topic for partition in view.partitions}
-        self._log_dirs.refresh(notes.answering, shown, self._now_ms())
+        events = (found.after or view).log_dir_events
+        self._log_dirs.refresh(notes.answering, shown, self._now_ms(), events)
         notes.problems.update(self._log_dirs.problems)
         self._tell_silent(view, notes)
         return found

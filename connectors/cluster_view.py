@@ -40,6 +40,8 @@ class ClusterView(NamedTuple):
     `imbalance`: of the partitions that prefer a broker, the share it does not lead; empty while the
     controller does not rebalance. `controller` is None where it is not told, -1 where there is
     none; the two epochs enclose it. `voters` of a KRaft quorum elect it by majority.
+    `log_dir_events` is another number when a broker has told the controller that it lost a log
+    directory.
     """
 
     registrations: Mapping[BrokerId, Registration]
@@ -49,6 +51,7 @@ class ClusterView(NamedTuple):
     controller_epoch: int | None = None
     controller_epoch_before: int | None = None
     voters: tuple[BrokerId, ...] = ()
+    log_dir_events: int = 0
 
     @property
     def live(self) -> set[BrokerId]:

@@ -134,6 +134,8 @@ class WireRanges:
         self._reader, self._pace = reader, pace
         self.topic_ids: dict[str, str | None] = {}
         self.bytes_moved = self.requests = 0
+        self.refused: dict[BrokerId, dict[TopicPartition, str]] = {}
+        """What a broker did not hand out when it was last asked, and why."""
 
     def digests(
         self,
@@ -162,6 +164,7 @@ class WireRanges:
     ) -> list[_Reading]:
         readings = [_Reading(p, offsets, check=check, keep=keep) for p, offsets in asked]
         waiting = deque(readings)
+        refused = self.refused[broker] = {}
         while waiting:
             some = [waiting.popleft() for _ in range(min(PARTITIONS, len(waiting)))]
             if some[0].bytes_at_once > PARTITION_BYTES:
@@ -175,7 +178,8 @@ class WireRanges:
                     continue
                 try:
                     each.take(found, alone=len(some) == 1 or empty)
-                except FetchRefusedError:
+                except FetchRefusedError as error:
+                    refused[each.partition] = error.reason
                     continue
                 if each.answer is None and not each.lost:
                     # Whoever had to give way comes first the next time.

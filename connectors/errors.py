@@ -92,6 +92,12 @@ class AuthenticationRefusedError(ConnectorError):
         self.place, self.cause = place, cause
 
 
+class MetadataNotOursError(ConnectorError):
+    """What was read is understood, and is not the state of the cluster that is watched."""
+
+    retriable = True
+
+
 class UnsupportedRequestError(ConnectorError):
     """The broker is too old for a request."""
 

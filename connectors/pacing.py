@@ -67,12 +67,15 @@ class ByteRate:
         self._per_second, self._now_s, self._sleep = per_second, now_s, sleep
         self._free_at_s = 0.0
         self._lock = threading.Lock()
+        self.passed = 0
+        """Bytes so far, for whoever shows how far it has come."""
 
     def wait(self, size: int) -> None:
         """Comes back when these bytes may be read."""
-        if not self._per_second:
-            return
         with self._lock:
+            self.passed += size
+            if not self._per_second:
+                return
             now_s = self._now_s()
             at_s = max(now_s, self._free_at_s)
             self._free_at_s = at_s + size / self._per_second

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from tidestaff.connectors.errors import AuthenticationRefusedError, ConnectorError
+from tidestaff.connectors.errors import (
+    AuthenticationRefusedError,
+    ConnectorError,
+    MetadataNotOursError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,6 +80,32 @@ class ZnodeMissingError(ConnectorError):
             "its end above all",
         )
         self.path, self.servers = path, servers
+
+
+class TwoClustersError(MetadataNotOursError):
+    """ZooKeeper and the brokers belong to different clusters."""
+
+    def __init__(self, servers: str, in_zookeeper: str, of_brokers: str) -> None:
+        super().__init__(
+            f"ZooKeeper at {servers} is of cluster {in_zookeeper}, the brokers are of cluster "
+            f"{of_brokers}: nothing is judged by states of the one and replicas of the other",
+            f"correct zookeeper_connect if {of_brokers} is the cluster to watch, or "
+            f"bootstrap_servers if it is {in_zookeeper}",
+        )
+        self.servers, self.in_zookeeper, self.of_brokers = servers, in_zookeeper, of_brokers
+
+
+class MovedToKraftError(MetadataNotOursError):
+    """A KRaft controller has taken over: ZooKeeper has copies, written late and in the end never.
+    Brokers that run in KRaft mode do not register there, so that live leaders look dead."""
+
+    def __init__(self, servers: str, controller: int) -> None:
+        super().__init__(
+            f"KRaft controller {controller} is in charge of the cluster of ZooKeeper at {servers}: "
+            "what ZooKeeper holds is a copy that lags or stands still, so nothing is judged by it",
+            "watch the cluster through its brokers: collector brokers without zookeeper_connect",
+        )
+        self.servers, self.controller = servers, controller
 
 
 class ZnodeRefusedError(ConnectorError):

@@ -13,6 +13,7 @@ from tidestaff.connectors.broker_health import Problem, problem_of
 from tidestaff.connectors.cluster_view import ChangedValues, ClusterView, KnownPartition
 from tidestaff.connectors.errors import ConnectorError
 from tidestaff.connectors.pacing import Pace
+from tidestaff.connectors.zookeeper_answers import MovedToKraftError, TwoClustersError
 from tidestaff.connectors.zookeeper_tree import ZookeeperTree
 from tidestaff.consistency.model import (
     NO_LEADER,
@@ -21,23 +22,26 @@ from tidestaff.consistency.model import (
     Registration,
     TopicPartition,
 )
-from tidestaff.consistency.znodes import CONTROLLER, NO_KRAFT_CONTROLLER, TOPICS
+from tidestaff.consistency.znodes import MIGRATION, NO_KRAFT_CONTROLLER, TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from tidestaff.connectors.broker_answers import ClusterMetadata
     from tidestaff.connectors.cluster_view import Problems, Refresh
     from tidestaff.connectors.zookeeper_answers import ZnodeReader
+    from tidestaff.connectors.zookeeper_nodes import StateNode, Tree
     from tidestaff.connectors.zookeeper_options import ZookeeperOptions
-    from tidestaff.connectors.zookeeper_tree import StateNode, Tree
     from tidestaff.consistency.model import BrokerId
     from tidestaff.consistency.versions import RuleSet
+    from tidestaff.consistency.znodes import Migration
 
 SOURCE: Final = "zookeeper"
 
 
 class ZookeeperMetadata:
-    """Implements MetadataSource. `locate` tells those who read replicas where the brokers are."""
+    """Implements MetadataSource. `locate` tells those who read replicas where the brokers are, and
+    us which cluster they are of."""
 
     name = SOURCE
     authoritative = True
@@ -47,27 +51,31 @@ class ZookeeperMetadata:
         tree: ZookeeperTree,
         reader: ZnodeReader,
         wants: Callable[[str], bool],
-        locate: Callable[[int], object] | None = None,
+        locate: Callable[[int], ClusterMetadata] | None = None,
     ) -> None:
         self._tree, self._reader, self._wants, self._locate = tree, reader, wants, locate
         self._before: tuple[Tree, ClusterView] | None = None
         self._rules: RuleSet | None = None
         self._partitions: Mapping[TopicPartition, KnownPartition] = {}
         self._quiet: dict[TopicPartition, Assignment] = {}
+        self._brokers_cluster: str | None = None
 
     def before(self, turn: int, refresh: Refresh, problems: Problems) -> ClusterView:
         earlier = self._partitions
-        tree = self._tree.look(turn)
+        tree = self._look(turn)
         if self._locate is not None:
             try:
-                self._locate(turn)
+                told = self._locate(turn).cluster_id
             except ConnectorError as error:
                 problems["brokers"] = problem_of("brokers", error, ProblemKind.SILENT)
+            else:
+                self._brokers_cluster = told or self._brokers_cluster
+        self._check_cluster(tree)
         topics: dict[str, object] = {p.topic: None for p in earlier if self._wants(p.topic)}
         topics |= {topic: _making(tree, topic) for topic in tree.topics if self._wants(topic)}
         changed = ChangedValues(tree.topic_configs, tree.broker_configs)
         self._rules = refresh(tree.brokers.keys(), topics, changed)
-        for problem in (*tree.problems, *_without_state(tree), *_not_ours(tree)):
+        for problem in (*tree.problems, *_without_state(tree), *_left_behind(tree)):
             if problem.topic is None or self._wants(problem.topic):
                 problems[problem.place] = problem
         view = self._view(tree, earlier)
@@ -79,7 +87,7 @@ class ZookeeperMetadata:
         assert self._before is not None
         tree_before, view = self._before
         try:
-            tree = self._tree.look(turn)
+            tree = self._look(turn)
         except ConnectorError as error:
             problems["zookeeper"] = problem_of("zookeeper", error, ProblemKind.SILENT)
             return None
@@ -99,6 +107,18 @@ class ZookeeperMetadata:
 
     def close(self) -> None:
         self._reader.close()
+
+    def _look(self, turn: int) -> Tree:
+        tree = self._tree.look(turn)
+        if (controller := _kraft_controller(tree)) is not None:
+            raise MovedToKraftError(self._reader.servers, controller)
+        return tree
+
+    def _check_cluster(self, tree: Tree) -> None:
+        """Brokers that cannot be asked now are still those that were asked before."""
+        mine, theirs = tree.about.cluster_id, self._brokers_cluster
+        if mine is not None and theirs is not None and mine != theirs:
+            raise TwoClustersError(self._reader.servers, mine, theirs)
 
     def _view(self, tree: Tree, earlier: Mapping[TopicPartition, KnownPartition]) -> ClusterView:
         assert self._rules is not None
@@ -127,6 +147,7 @@ class ZookeeperMetadata:
             tree.controller.broker if tree.controller is not None else NO_LEADER,
             tree.epoch,
             tree.epoch_before,
+            log_dir_events=tree.about.log_dir_events,
         )
 
     def _known(
@@ -210,16 +231,32 @@ def _without_state(tree: Tree) -> list[Problem]:
     ]
 
 
-def _not_ours(tree: Tree) -> list[Problem]:
-    """While a cluster moves to KRaft, what is in ZooKeeper is a copy."""
-    if tree.controller is None or tree.controller.kraft_controller_epoch == NO_KRAFT_CONTROLLER:
+def _kraft_controller(tree: Tree) -> BrokerId | None:
+    """The KRaft controller that is in charge. /migration alone does not say so: it is left behind
+    where a migration was rolled back and a broker is controller again."""
+    if tree.controller is not None:
+        kraft = tree.controller.kraft_controller_epoch != NO_KRAFT_CONTROLLER
+        return tree.controller.broker if kraft else None
+    migration = tree.about.migration
+    return migration.kraft_controller_id if migration is not None and _begun(migration) else None
+
+
+def _begun(migration: Migration) -> bool:
+    return migration.kraft_controller_id != NO_KRAFT_CONTROLLER
+
+
+def _left_behind(tree: Tree) -> list[Problem]:
+    migration = tree.about.migration
+    if migration is None or not _begun(migration):
         return []
     return [
         Problem(
-            CONTROLLER,
+            MIGRATION,
             ProblemKind.UNREADABLE,
-            "a KRaft controller is in charge: what ZooKeeper holds is a copy that may lag",
-            "watch the cluster through its brokers, without zookeeper_connect",
+            f"KRaft controller {migration.kraft_controller_id} was in charge of this cluster, and "
+            "a broker is controller again: the states count again",
+            "if the migration was rolled back, delete /migration as Kafka's guide says; if it goes "
+            "on, watch the cluster through its brokers, without zookeeper_connect",
             at_once=True,
         )
     ]
@@ -228,7 +265,7 @@ def _not_ours(tree: Tree) -> list[Problem]:
 def zookeeper_source(
     options: ZookeeperOptions,
     wants: Callable[[str], bool],
-    locate: Callable[[int], object] | None = None,
+    locate: Callable[[int], ClusterMetadata] | None = None,
 ) -> ZookeeperMetadata:
     """A real ZooKeeper as a source, not yet connected."""
     from tidestaff.connectors.kazoo_reader import KazooReader  # noqa: PLC0415 - slow

@@ -7,9 +7,8 @@ time a fresh read has come back, all that is kept was still true at that read. T
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from tidestaff.connectors.broker_health import Problem
 from tidestaff.connectors.broker_settings import BROKER_KEYS, TOPIC_KEYS
 from tidestaff.connectors.zookeeper_answers import (
     SessionLostError,
@@ -24,25 +23,44 @@ from tidestaff.connectors.zookeeper_configs import (
     TOPIC_CONFIGS,
     decode_config,
 )
+from tidestaff.connectors.zookeeper_nodes import (
+    NO_SESSION,
+    About,
+    RegisteredBroker,
+    Tree,
+    lasting,
+    log_dir_event,
+    log_dir_lost,
+    malformed,
+    not_readable,
+    partition_set,
+    producer_ids,
+    registration,
+    state_node,
+    state_path,
+)
 from tidestaff.consistency.errors import FormatError
-from tidestaff.consistency.model import PartitionState, ProblemKind, TopicPartition
+from tidestaff.consistency.model import TopicPartition
 from tidestaff.consistency.znodes import (
     BROKER_IDS,
+    CLUSTER_ID,
     CONTROLLER,
     CONTROLLER_EPOCH,
     DELETE_TOPICS,
+    FEATURE,
     ISR_CHANGE_NOTIFICATION,
+    LOG_DIR_EVENT_NOTIFICATION,
+    MIGRATION,
     PREFERRED_REPLICA_ELECTION,
+    PRODUCER_ID_BLOCK,
     REASSIGN_PARTITIONS,
     TOPICS,
-    BrokerNode,
-    Controller,
     TopicNode,
-    decode_broker,
+    decode_cluster_id,
     decode_controller,
     decode_controller_epoch,
-    decode_partition_set,
-    decode_partition_state,
+    decode_feature,
+    decode_migration,
     decode_reassign_partitions,
     decode_topic,
 )
@@ -50,6 +68,7 @@ from tidestaff.consistency.znodes import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from tidestaff.connectors.broker_health import Problem
     from tidestaff.connectors.zookeeper_answers import ZnodeReader
     from tidestaff.consistency.model import BrokerId
 
@@ -60,54 +79,12 @@ _LAGGING_ROUNDS: Final = 3
 _WANTED: Final = frozenset((*TOPIC_KEYS, *BROKER_KEYS, "log.cleanup.policy"))
 _LISTED: Final = (
     *(BROKER_IDS, TOPICS, DELETE_TOPICS, ISR_CHANGE_NOTIFICATION, TOPIC_CONFIGS, BROKER_CONFIGS),
+    LOG_DIR_EVENT_NOTIFICATION,
 )
-
-
-class StateNode(NamedTuple):
-    """A partition's state and the transaction that made its node."""
-
-    state: PartitionState
-    czxid: int
-
-
-NO_SESSION: Final = 0
-
-
-class RegisteredBroker(NamedTuple):
-    """A broker's registration: the node's czxid is the broker epoch."""
-
-    node: BrokerNode
-    czxid: int
-    session: int
-
-
-class Tree(NamedTuple):
-    """Everything below the chroot that Kafka's rules need, and what of it could not be read.
-
-    `epoch` was read after everything else, `epoch_before` before it. `unreadable` are the topics
-    and partitions that are there, but not understood. `moment` is the same for two trees without
-    a change in between.
-    """
-
-    moment: tuple[int, int]
-    epoch_before: int | None
-    epoch: int | None
-    controller: Controller | None
-    brokers: Mapping[BrokerId, RegisteredBroker]
-    topics: Mapping[str, TopicNode]
-    states: Mapping[TopicPartition, StateNode]
-    without_state: frozenset[TopicPartition]
-    unreadable: frozenset[str]
-    deleting: frozenset[str]
-    reassigning: Mapping[TopicPartition, tuple[BrokerId, ...]]
-    electing: frozenset[TopicPartition]
-    topic_configs: Mapping[str, Mapping[str, str]]
-    broker_configs: Mapping[BrokerId | None, Mapping[str, str]]
-    problems: tuple[Problem, ...]
-
-
-def state_path(topic: str, partition: int) -> str:
-    return f"{TOPICS}/{topic}/partitions/{partition}/state"
+_SINGLE: Final = (
+    *(CONTROLLER, REASSIGN_PARTITIONS, PREFERRED_REPLICA_ELECTION),
+    *(CLUSTER_ID, FEATURE, MIGRATION, PRODUCER_ID_BLOCK),
+)
 
 
 class ZookeeperTree:
@@ -127,6 +104,8 @@ class ZookeeperTree:
         self._lagging = 0
         self._read_in_turn = 0
         self._hints: set[str] = set()
+        self._log_dir_events = 0
+        self._lost_log_dirs: set[str] = set()
 
     def look(self, turn: int) -> Tree:
         """The tree now. Raises a ConnectorError where it cannot be read as a whole."""
@@ -156,7 +135,7 @@ class ZookeeperTree:
     def _forget(self, turn: int) -> None:
         self._nodes.clear()
         self._children.clear()
-        self._reader.changed()
+        self._told()
         self._changes += 1
         self._read_in_turn = turn
 
@@ -171,8 +150,13 @@ class ZookeeperTree:
             raise ZookeeperBehindError(self._reader.servers, zxid, self._newest_zxid)
         self._newest_zxid, self._lagging = zxid, 0
 
-    def _take_changes(self) -> bool:
+    def _told(self) -> set[str]:
         changed = self._reader.changed()
+        self._log_dir_events += LOG_DIR_EVENT_NOTIFICATION in changed
+        return changed
+
+    def _take_changes(self) -> bool:
+        changed = self._told()
         for path in changed:
             self._nodes.pop(path, None)
             self._children.pop(path, None)
@@ -199,9 +183,14 @@ class ZookeeperTree:
         self._list(_LISTED)
         if self._children[BROKER_IDS] is None and self._children[TOPICS] is None:
             raise ZnodeMissingError(BROKER_IDS, self._reader.servers)
-        self._get([CONTROLLER, REASSIGN_PARTITIONS, PREFERRED_REPLICA_ELECTION])
-        for parent in (BROKER_IDS, TOPICS, TOPIC_CONFIGS, BROKER_CONFIGS, ISR_CHANGE_NOTIFICATION):
-            self._get(f"{parent}/{name}" for name in self._names(parent))
+        self._get(_SINGLE)
+        for parent in _LISTED:
+            if parent != DELETE_TOPICS:  # its nodes are empty
+                self._get(f"{parent}/{name}" for name in self._names(parent))
+        # Without a watch in between: told while there was no session.
+        events = set(self._names(LOG_DIR_EVENT_NOTIFICATION))
+        self._log_dir_events += bool(events - self._lost_log_dirs)
+        self._lost_log_dirs = events
         self._take_hints()
         self._get(
             state_path(topic, partition)
@@ -215,7 +204,7 @@ class ZookeeperTree:
         """Up to 2.6 leaders that changed an ISR name the partition here, for the controller."""
         named = {f"{ISR_CHANGE_NOTIFICATION}/{n}" for n in self._names(ISR_CHANGE_NOTIFICATION)}
         for path in named - self._hints:
-            for partition in self._value(path, _partition_set, []) or ():
+            for partition in self._value(path, partition_set, []) or ():
                 self._nodes.pop(state_path(*partition), None)
         self._hints = named
 
@@ -233,7 +222,7 @@ class ZookeeperTree:
 
     def _tree(self, epoch_before: int | None, epoch: int | None) -> Tree:
         problems = [
-            _unreadable(path, refused)
+            not_readable(path, refused)
             for path in _LISTED
             if isinstance(refused := self._children.get(path), ZnodeRefusedError)
         ]
@@ -250,7 +239,7 @@ class ZookeeperTree:
             topics[topic] = node
             for number in node.assignment:
                 partition, path = TopicPartition(topic, number), state_path(topic, number)
-                state = self._value(path, _state, problems, topic)
+                state = self._value(path, state_node, problems, topic)
                 if state is not None:
                     states[partition] = state
                 elif self._nodes.get(path) is None:
@@ -272,10 +261,11 @@ class ZookeeperTree:
                 REASSIGN_PARTITIONS, lambda n, _: decode_reassign_partitions(n.data), problems
             )
             or {},
-            electing=self._value(PREFERRED_REPLICA_ELECTION, _partition_set, problems)
+            electing=self._value(PREFERRED_REPLICA_ELECTION, partition_set, problems)
             or frozenset(),
             topic_configs=self._configs(TOPIC_CONFIGS, problems),
             broker_configs=self._broker_configs(problems),
+            about=self._about(problems),
             problems=tuple(problems),
         )
 
@@ -287,12 +277,26 @@ class ZookeeperTree:
     def _brokers(self, problems: list[Problem]) -> dict[BrokerId, RegisteredBroker]:
         found = {}
         for name in self._names(BROKER_IDS):
-            broker = self._value(f"{BROKER_IDS}/{name}", _registration, problems)
+            broker = self._value(f"{BROKER_IDS}/{name}", registration, problems)
             if broker is not None:
                 found[broker.node.broker] = broker
                 if broker.session == NO_SESSION:
-                    problems.append(_lasting(f"{BROKER_IDS}/{name}", broker.node.broker))
+                    problems.append(lasting(f"{BROKER_IDS}/{name}", broker.node.broker))
         return found
+
+    def _about(self, problems: list[Problem]) -> About:
+        for name in self._names(LOG_DIR_EVENT_NOTIFICATION):
+            path = f"{LOG_DIR_EVENT_NOTIFICATION}/{name}"
+            broker = self._value(path, log_dir_event, problems)
+            if broker is not None:
+                problems.append(log_dir_lost(path, broker))
+        return About(
+            self._value(CLUSTER_ID, lambda n, _: decode_cluster_id(n.data), problems),
+            self._value(MIGRATION, lambda n, _: decode_migration(n.data), problems),
+            self._value(FEATURE, lambda n, _: decode_feature(n.data), problems),
+            self._value(PRODUCER_ID_BLOCK, producer_ids, problems),
+            self._log_dir_events,
+        )
 
     def _configs(self, parent: str, problems: list[Problem]) -> dict[str, Mapping[str, str]]:
         found: dict[str, Mapping[str, str]] = {}
@@ -328,7 +332,7 @@ class ZookeeperTree:
         if node is None:
             return None
         if isinstance(node, ZnodeRefusedError):
-            problems.append(_unreadable(path, node, topic))
+            problems.append(not_readable(path, node, topic))
             return None
         known = self._decoded.get(path)
         if known is not None and known[0] == node:
@@ -337,55 +341,7 @@ class ZookeeperTree:
             value = decode(node, path)
         except FormatError as error:
             # A node may be seen between being made and being filled.
-            problems.append(_malformed(path, error, topic, at_once=bool(node.data)))
+            problems.append(malformed(path, error, topic, at_once=bool(node.data)))
             return None
         self._decoded[path] = (node, value)
         return value
-
-
-def _state(node: Znode, path: str) -> StateNode:
-    return StateNode(
-        decode_partition_state(node.data, zk_version=node.version, place=path), node.czxid
-    )
-
-
-def _partition_set(node: Znode, path: str) -> frozenset[TopicPartition]:
-    return decode_partition_set(node.data, path)
-
-
-def _registration(node: Znode, path: str) -> RegisteredBroker:
-    name = path.rpartition("/")[2]
-    if not name.isdigit():
-        raise FormatError(path, "name", name, "a broker id")
-    return RegisteredBroker(decode_broker(int(name), node.data), node.czxid, node.ephemeral_owner)
-
-
-def _lasting(path: str, broker: BrokerId) -> Problem:
-    """The controller takes it for a live broker all the same, so we do, too."""
-    return Problem(
-        path,
-        ProblemKind.MALFORMED,
-        f"{path} belongs to no session: it stays when its broker is gone, and the broker counts "
-        "as live until then",
-        "delete it when the broker is down; until then the broker cannot register",
-        broker=broker,
-        at_once=True,
-    )
-
-
-def _unreadable(path: str, error: ZnodeRefusedError, topic: str | None = None) -> Problem:
-    return Problem(
-        path, ProblemKind.UNREADABLE, error.reason, error.remedy, topic=topic, at_once=True
-    )
-
-
-def _malformed(path: str, error: FormatError, topic: str | None, *, at_once: bool) -> Problem:
-    return Problem(
-        path,
-        ProblemKind.MALFORMED,
-        str(error),
-        "compare it with what a broker of this version writes; who wrote it is in ZooKeeper's "
-        "transaction log",
-        topic=topic,
-        at_once=at_once,
-    )

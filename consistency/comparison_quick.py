@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 def compare_lineages(extents: Sequence[Extent], leader: BrokerId | None = None) -> Verdict:
     """Every copy with every other, wherever both hold committed offsets. Where a cleaner was, an
-    epoch may be missing because nothing of it is left: such windows are left out."""
+    epoch may be missing because nothing of it is left: lineages that agree are equal there as
+    elsewhere, others say nothing."""
     refused = not_comparable(extents)
     if refused is not None:
         return Verdict(Outcome.NOT_COMPARABLE, why=refused)
@@ -34,14 +35,16 @@ def compare_lineages(extents: Sequence[Extent], leader: BrokerId | None = None) 
     end, epoch, who = 0, None, tuple[int, ...]()
     for window in windows_of(extents):
         known = [broker for broker in window.brokers if broker in lineages]
-        if window.cleaned:
-            left_out.append(Uncompared(window.offsets, "cleaned: epochs may be missing lawfully"))
-        elif len(known) < 2:
+        if len(known) < 2:
             left_out.append(Uncompared(window.offsets, "fewer than two lineages are known"))
+            continue
+        one, *others = known
+        at = [_disagree(lineages[one], lineages[each], window.offsets) for each in others]
+        differs_at = min((each for each in at if each is not None), default=None)
+        if window.cleaned and differs_at is not None:
+            left_out.append(Uncompared(window.offsets, "cleaned: epochs may be missing lawfully"))
         elif first is None:
-            one, *others = known
-            at = [_disagree(lineages[one], lineages[each], window.offsets) for each in others]
-            first = min((each for each in at if each is not None), default=None)
+            first = differs_at
             end, who = window.offsets.end, window.brokers
             epoch = _epoch_at(lineages[one], (first or end) - 1)
             if unknown := sorted(set(window.brokers) - set(known)):

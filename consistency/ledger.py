@@ -12,6 +12,7 @@ from tidestaff.consistency.checks.losses import (
     losses,
     losses_of_ledger,
     names_the_topic,
+    seen_to,
 )
 from tidestaff.consistency.epochs import first_disagreement, normalise, stretches
 from tidestaff.consistency.memory import (
@@ -129,19 +130,27 @@ def _committed_out_of_office(sight: Sight, known: Ledger) -> Ledger:
 
     Only what it has beyond the ledger is taken over, and only what was not reported as lost. Where
     it has written since, other records were lost there: these are not reported yet. What it has
-    where the ledger has something else is kept beside it.
+    where the ledger has something else, or beyond a loss that was reported, is kept beside it.
+
+    One that is in office in a round that straddles a change has all of it committed, as in any
+    other round: the same records again where they were lost, or others.
     """
     for reading in sight.replicas:
         watermark = reading.high_watermark
         if watermark is None or not leads_by_its_own_word(sight, reading) or not sight.identified:
             continue
-        remembered = sight.remembered(reading.broker)
-        if remembered is not None and sight.same_incarnation(reading.broker):
-            offsets = OffsetRange(remembered.log_end_offset, watermark)
+        seen = seen_to(sight, reading)
+        if seen is not None:
+            offsets = OffsetRange(seen, watermark)
             written = tuple(by_epoch(offsets, reading.lineage or (), watermark))
             known = known._replace(lost=_without_written(known.lost, written))
         beyond = OffsetRange(known.end, watermark)
-        if beyond.start < beyond.end and not _was_lost(known.lost, beyond, reading.lineage or ()):
+        in_office = reading is sight.leader and not sight.known_to_be_old
+        lost = () if in_office else known.lost
+        if beyond.start < beyond.end and _was_lost(lost, beyond, reading.lineage or ()):
+            for each in _committed_beyond_lost(known, reading, watermark):
+                known = known._replace(beside=_with(known.beside, each))
+        elif beyond.start < beyond.end:
             if reading.lineage and is_rising(reading.lineage) and known.epochs_end == known.end:
                 trimmed = normalise(
                     reading.lineage, log_start_offset=known.end, end_offset=watermark
@@ -155,6 +164,19 @@ def _committed_out_of_office(sight: Sight, known: Ledger) -> Ledger:
             for each in _committed_beside(known, reading, watermark):
                 known = known._replace(beside=_with(known.beside, each))
     return known
+
+
+def _committed_beyond_lost(
+    known: Ledger, reading: ReplicaReading, watermark: int
+) -> Iterator[Beside]:
+    """What a leader has committed beyond the ledger, without what was reported as lost. The ledger
+    has no gaps: with it, it would claim those again."""
+    if reading.leader_epoch is None:
+        return
+    for part in by_epoch(OffsetRange(known.end, watermark), reading.lineage or (), watermark):
+        told = [lost.offsets for lost in known.lost if lost.may_be(part)]
+        for left in without(part.offsets, told):
+            yield Beside(left, part.epoch, reading.leader_epoch)
 
 
 def _committed_beside(known: Ledger, reading: ReplicaReading, watermark: int) -> Iterator[Beside]:
@@ -186,7 +208,7 @@ def _still_beside(sight: Sight, beside: tuple[Beside, ...]) -> tuple[Beside, ...
     """Without what is settled now that somebody in office has answered: lost, and reported, or
     below its HW, or removed by retention."""
     leader = sight.leader
-    if leader is None or not leader.lineage:
+    if leader is None:
         return beside
     watermark = min(leader.high_watermark or 0, leader.log_end_offset or 0)
     gone = [lost.offsets for lost in losses(sight)]
@@ -194,6 +216,7 @@ def _still_beside(sight: Sight, beside: tuple[Beside, ...]) -> tuple[Beside, ...
         known
         for known in beside
         if known.leader_epoch > sight.state.leader_epoch
+        or (known.epoch != UNKNOWN_EPOCH and not leader.lineage)
         or (
             watermark < known.offsets.end > (leader.log_start_offset or 0)
             and without(known.offsets, gone) == (known.offsets,)

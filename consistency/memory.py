@@ -53,6 +53,7 @@ class ReplicaMemory(NamedTuple):
     `mark_offset` is where the leader's log ended at `mark_at_ms`: once the replica reaches it, it
     is known to have been caught up at that time. `following`: it said itself that it follows in the
     metadata's leader epoch. `fetched_in_epoch`: there was proof that it fetched in that epoch.
+    `led_to`: where its log ended as it led by its own word in a round since that is not coherent.
     """
 
     broker: BrokerId
@@ -70,6 +71,7 @@ class ReplicaMemory(NamedTuple):
     fetched_in_epoch: bool = False
     cut: PredictedCut | None = None
     isr_exits_ms: tuple[int, ...] = ()
+    led_to: int = 0
 
 
 class Era(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidestaff.consistency.checks.isr import FLAPPING_WINDOW_MS
+from tidestaff.consistency.checks.losses import leads_by_its_own_word
 from tidestaff.consistency.kept_tails import kept_tails, settled_watermarks
 from tidestaff.consistency.lag import CaughtUp, caught_up
 from tidestaff.consistency.ledger import ledger
@@ -157,7 +158,7 @@ def _replicas(sight: Sight) -> tuple[ReplicaMemory, ...]:
     for broker in sight.observation.assignment.replicas:
         reading, remembered = sight.readings.get(broker), sight.remembered(broker)
         replica = _remember_reading(sight, reading, remembered) if reading is not None else None
-        replica = replica or remembered
+        replica = replica or _led_on(sight, reading, remembered)
         if replica is None:
             continue
         if replica.lineage is not None:
@@ -167,6 +168,19 @@ def _replicas(sight: Sight) -> tuple[ReplicaMemory, ...]:
             )
         kept.append(_with_isr_exit(sight, replica))
     return tuple(kept)
+
+
+def _led_on(
+    sight: Sight, reading: ReplicaReading | None, remembered: ReplicaMemory | None
+) -> ReplicaMemory | None:
+    """What a leader has is its own word in any round; the ledger takes its commits from it, and
+    must know them again in the next."""
+    if reading is None or remembered is None or not sight.same_incarnation(reading.broker):
+        return remembered
+    end = reading.log_end_offset
+    if end is None or end <= remembered.led_to or not leads_by_its_own_word(sight, reading):
+        return remembered
+    return remembered._replace(led_to=end)
 
 
 def _remember_reading(

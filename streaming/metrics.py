@@ -316,15 +316,28 @@ class MetricsServer:
 def _proven(alerts: Iterable[Alert]) -> tuple[dict[tuple[str, str], int], Count[str]]:
     """By cluster and rung: partitions with an alert that fires; and the offsets that are lost."""
     found: dict[tuple[str, str], set[tuple[str, int]]] = {}
-    lost: Count[str] = Count()
+    ranges: dict[tuple[str, str, int], list[tuple[int, int]]] = {}
     for alert in alerts:
         if alert.status is not Status.FIRING or alert.topic is None or alert.partition is None:
             continue
         for rung in rungs_of(alert.code):
             found.setdefault((alert.cluster, rung), set()).add((alert.topic, alert.partition))
         if alert.kind is Kind.LATCHED and alert.offsets is not None:
-            lost[alert.cluster] += alert.offsets[1] - alert.offsets[0]
+            subject = (alert.cluster, alert.topic, alert.partition)
+            ranges.setdefault(subject, []).append(alert.offsets)
+    lost: Count[str] = Count()
+    for (cluster, _, _), lost_here in ranges.items():
+        lost[cluster] += _offsets_in(lost_here)
     return {key: len(subjects) for key, subjects in found.items()}, lost
+
+
+def _offsets_in(ranges: Iterable[tuple[int, int]]) -> int:
+    """An unclean election and the loss it brought name the same offsets: they are lost once."""
+    count = end = 0
+    for first, after in sorted(ranges):
+        count += max(0, after - max(first, end))
+        end = max(end, after)
+    return count
 
 
 def rungs_of(code: str) -> list[str]:

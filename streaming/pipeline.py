@@ -31,6 +31,8 @@ _LOOK_S: Final = 0.1
 _TRIES: Final = 5
 _HEALTHY_S: Final = 600.0
 _LONGEST_PAUSE_S: Final = 30.0
+_CAUSE: Final = "Caused by: "
+_PY4J: Final = "An error occurred while calling "
 
 
 class Stopped(Exception):  # noqa: N818 - not an error
@@ -210,9 +212,11 @@ class Job:
 
 
 def first_line(error: BaseException) -> str:
-    """The line of an error that a person can use: the Python error inside Spark's, if there is."""
-    text = str(error)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    """The line of an error that a person can use: the Python error inside Spark's, if there is,
+    else the last cause that Java names."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     python = [line for line in lines if line.startswith(("tidestaff.", "pyspark.errors."))]
-    found = (python or lines or [type(error).__name__])[-1 if python else 0]
-    return found[:400]
+    causes = [line.removeprefix(_CAUSE) for line in lines if line.startswith(_CAUSE)]
+    said = [line.removeprefix(": ") for line in lines if not line.startswith(_PY4J)]
+    found = [*(python or causes)[-1:], *said, type(error).__name__]
+    return found[0][:400]

@@ -3,6 +3,7 @@ events."""
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,14 +20,14 @@ from tidestaff.streaming.sources.row_files import file_name, listed, write
 from tidestaff.streaming.sources.simulated import SimulatedCollector
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from tidestaff.connectors.wire import Row
     from tidestaff.streaming.settings import Cluster
 
 _POLL_MS = 500
+_JOIN_S = 0.2
 _KAFKA_ROUND = 1_000
 
 
@@ -122,10 +123,43 @@ class Recorder:
         return self.folder / f"{stem}-{self.cluster.name}.{suffix}"
 
 
+def record_all(
+    recorders: Sequence[Recorder],
+    rounds: int | None,
+    fast: bool,
+    stopping: threading.Event,
+    look: Callable[[], None] = lambda: None,
+) -> Written:
+    """Run them side by side. One that fails ends the others, too: that a cluster is missing must
+    not come out only when somebody ends the rest. `look` is called now and then."""
+    threads = [
+        threading.Thread(target=each.run, args=(rounds, fast, stopping)) for each in recorders
+    ]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        next(thread for thread in threads if thread.is_alive()).join(_JOIN_S)
+        if any(each.error is not None for each in recorders):
+            stopping.set()
+        look()
+    for each in recorders:
+        if each.error is not None:
+            raise each.error
+    total = sum((each.written for each in recorders), Written())
+    if not total.rows and rounds is not None:
+        names = ", ".join(each.cluster.name for each in recorders)
+        raise CommandError(
+            f"clusters: {names}: nothing was seen in {rounds} rounds, so nothing was written",
+            "check that the cluster can be reached; with more rounds the recording tells why",
+        )
+    return total
+
+
 def _consumed(source: KafkaSource, stopping: threading.Event) -> Iterator[list[Row]]:
     """Records of the topics as they come; one that cannot be read is left out."""
     load_client_library()
     from kafka import KafkaConsumer  # type: ignore[import-untyped]  # noqa: PLC0415 - with Kafka
+    from kafka.errors import KafkaError  # type: ignore[import-untyped]  # noqa: PLC0415
     from tidestaff.connectors.kafka_python_client import library_options  # noqa: PLC0415
 
     given = {
@@ -136,13 +170,19 @@ def _consumed(source: KafkaSource, stopping: threading.Event) -> Iterator[list[R
         properties = library_options(client_options(given))
     except ConnectorError as error:
         raise CommandError(error.reason, error.remedy) from None
-    consumer = KafkaConsumer(
-        *source.topics,
-        bootstrap_servers=source.bootstrap_servers,
-        auto_offset_reset=source.starting_offsets,
-        enable_auto_commit=False,
-        **properties,
-    )
+    try:
+        consumer = KafkaConsumer(
+            *source.topics,
+            bootstrap_servers=source.bootstrap_servers,
+            auto_offset_reset=source.starting_offsets,
+            enable_auto_commit=False,
+            **properties,
+        )
+    except KafkaError as error:
+        raise CommandError(
+            f"{source.bootstrap_servers}: not reached ({type(error).__name__})",
+            "check bootstrap_servers, that the brokers run, and the properties for security",
+        ) from None
     try:
         while not stopping.is_set():
             found = consumer.poll(timeout_ms=_POLL_MS, max_records=_KAFKA_ROUND)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tidestaff.connectors.errors import ConnectorError
 from tidestaff.connectors.importing import load_client_library
 from tidestaff.streaming import settings as configured
 from tidestaff.streaming.alerts.alert import Status
+from tidestaff.streaming.commands.exits import CommandError
 from tidestaff.streaming.delivery import Route
+from tidestaff.streaming.sinks.sink import SinkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,11 +27,21 @@ _ARCHIVES = (configured.JsonLinesSink, configured.ParquetSink, configured.KafkaS
 
 
 def routes_of(settings: Settings, stdout: TextIO) -> list[Route]:
-    """One route a sink, in the order of the configuration."""
+    """One route a sink, in the order of the configuration. None is asked for anything yet, but what
+    is wrong with how one is configured is told."""
     return [
-        Route(_sink(each, stdout), _statuses(each.statuses), from_start=isinstance(each, _ARCHIVES))
+        Route(_made(each, stdout), _statuses(each.statuses), from_start=isinstance(each, _ARCHIVES))
         for each in settings.sinks
     ]
+
+
+def _made(sink: configured.Sink, stdout: TextIO) -> Sink:
+    try:
+        return _sink(sink, stdout)
+    except SinkError as error:
+        raise CommandError(f"sinks: {sink.name}: {error.problem}", error.remedy) from None
+    except ConnectorError as error:
+        raise CommandError(f"sinks: {sink.name}: {error.reason}", error.remedy) from None
 
 
 def _statuses(names: Iterable[str]) -> frozenset[Status]:

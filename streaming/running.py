@@ -88,6 +88,7 @@ def run(settings: Settings, limits: Limits) -> int:
     for cluster in settings.clusters:
         check(cluster)
     status = StatusLine(sys.stderr)
+    routes = routes_of(settings, cast("TextIO", status.below(sys.stdout)))
     settings.work.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         stack.enter_context(CheckpointLock(settings.work))
@@ -101,11 +102,7 @@ def run(settings: Settings, limits: Limits) -> int:
         names = ", ".join(f"{c.name} ({c.source.type})" for c in settings.clusters)
         took = time.monotonic() - began
         status.say(f"Spark is up after {took:.0f} s; watching {names}; Ctrl-C ends")
-        dispatcher = Dispatcher(
-            store,
-            routes_of(settings, cast("TextIO", status.below(sys.stdout))),
-            retention=settings.retention,
-        )
+        dispatcher = Dispatcher(store, routes, retention=settings.retention)
         dispatcher.start()
         stack.callback(dispatcher.stop)
         metrics = stack.enter_context(_metrics(settings, store, status))

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidestaff.streaming.commands.exits import CommandError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import SparkSession
     from tidestaff.streaming.settings import Settings
@@ -59,12 +62,14 @@ def _started(settings: Settings, jars: Sequence[Path]) -> SparkSession:
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
     from pyspark.sql import SparkSession as Session  # noqa: PLC0415
 
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if submitted:
+        settings = _as_submitted(settings)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if is_local(settings.spark.master):
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     logs = settings.work / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     conf = SparkConf(loadDefaults=False)
     found = configuration(settings, jars)
     if not is_local(settings.spark.master) and not submitted:
@@ -77,9 +82,43 @@ def _started(settings: Settings, jars: Sequence[Path]) -> SparkSession:
     with (logs / "jvm.log").open("ab") as said:
         # A session of its own: Ctrl-C is for this process, which then ends the JVM in good order.
         quiet = {"stdout": said, "stderr": said, "start_new_session": True}
-        gateway = launch_gateway(conf, quiet)  # type: ignore[no-untyped-call]
+        with _signals_later():
+            gateway = launch_gateway(conf, quiet)  # type: ignore[no-untyped-call]
     context = SparkContext(conf=conf, gateway=gateway)
     return Session(context)
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """A JVM whose launcher goes before it has told its port never ends: who is told to stop then
+    does so when the JVM is up, a few seconds later."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    told = (signal.SIGINT, signal.SIGTERM)
+    before = {each: signal.signal(each, lambda number, _: received.append(number)) for each in told}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if received:
+        signal.raise_signal(received[0])
+
+
+def _as_submitted(settings: Settings) -> Settings:
+    """The master of spark-submit counts unless the configuration names another: nobody who submits
+    to a cluster wants all of it on the driver."""
+    from pyspark import SparkContext  # noqa: PLC0415 - slow
+    from pyspark.conf import SparkConf  # noqa: PLC0415
+
+    if settings.spark.master != type(settings.spark)().master:
+        return settings
+    SparkContext._ensure_initialized()  # noqa: SLF001 - no other way
+    master = SparkConf().get("spark.master") or settings.spark.master
+    spark = settings.spark.model_copy(update={"master": master})
+    return settings.model_copy(update={"spark": spark})
 
 
 def configuration(settings: Settings, jars: Sequence[Path] = ()) -> dict[str, str]:

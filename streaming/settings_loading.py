@@ -38,11 +38,14 @@ _ADDRESS_OF_KUBERNETES: Final = re.compile(r"(tcp|udp|sctp)://\S+")
 EMBEDDED: Final = "the embedded default"
 # The embedded story is a handful of partitions: four buckets do, and it should start soon.
 _SMALL: Final = {"operator": {"buckets": 4}, "spark": {"quick_start": True}}
+# Sections with a list as their default, of which a variable may change a part.
+_LISTS: Final = ("clusters", "sinks")
 _REFERENCE: Final = re.compile(r"\$\{(env|file):([^}]+)\}")
 _HIDDEN: Final = "***"
+_USER_IN_URL: Final = re.compile(r"(?<=://)[^/?#@\s]+@")
 # Spark's and Kafka's settings have names of their own; those of files and places are no secrets.
 _SECRET_NAME: Final = re.compile(
-    r"(password|passphrase|secret|token|jaas|(access|account|private)[._]?key)"
+    r"(password|passphrase|secret|token|jaas|digest$|(access|account|private)[._]?key)"
     r"(?!.*[._](file|location|path|url|provider|mechanism|class|type)$)",
     re.IGNORECASE,
 )
@@ -64,11 +67,32 @@ def load(path: Path | None, environment: Mapping[str, str] | None = None) -> Set
     if problems:
         raise SettingsError(*(f"{place}: {problem}" for problem in problems))
     try:
-        return Settings.model_validate(content)
+        return _validated(content, environment, overridden)
     except ValidationError as error:
         raise SettingsError(
             *(_problem(place, each, overridden) for each in error.errors()), _REMEDY
         ) from None
+
+
+def _validated(
+    content: dict[str, Any], environment: Mapping[str, str], overridden: Mapping[str, str]
+) -> Settings:
+    """A variable is text: where text is wanted, one that looks like a number (a token of digits) or
+    like anything else YAML knows is taken as it stands."""
+    try:
+        return Settings.model_validate(content)
+    except ValidationError as error:
+        paths = [".".join(map(str, _place_of(e["loc"])[0])) for e in _not_texts(error)]
+        texts = {path: overridden[path] for path in paths if path in overridden}
+        if not texts:
+            raise
+    for path, variable in texts.items():
+        _put(content, path.split("."), environment[variable])
+    return Settings.model_validate(content)
+
+
+def _not_texts(error: ValidationError) -> list[ErrorDetails]:
+    return [each for each in error.errors() if each["type"] == "string_type"]
 
 
 def effective(settings: Settings) -> str:
@@ -111,9 +135,11 @@ def _override(content: dict[str, Any], environment: Mapping[str, str]) -> dict[s
             continue
         keys = variable.removeprefix(PREFIX).lower().split(APART)
         value = environment[variable]
+        if keys[0] in _LISTS and len(keys) > 1 and content.get(keys[0]) is None:
+            content[keys[0]] = plain(Settings(), reveal=True)[keys[0]]
         try:
-            _put(content, keys, yaml.safe_load(value) if value else value)
-        except (KeyError, IndexError, TypeError, yaml.YAMLError):
+            _put(content, keys, _value_of(value))
+        except (LookupError, TypeError, ValueError):
             raise SettingsError(
                 f"environment variable {variable}: there is no {'.'.join(keys)} to set",
                 "write TIDESTAFF_SECTION__KEY; for lists the number of an existing entry, "
@@ -121,6 +147,18 @@ def _override(content: dict[str, Any], environment: Mapping[str, str]) -> dict[s
             ) from None
         overridden[".".join(keys)] = variable
     return overridden
+
+
+def _value_of(text: str) -> Any:
+    """What YAML makes of it. A text stays as it is, unless it is quoted: a password may hold what
+    YAML takes for a comment, or for the beginning of something else."""
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+    plain_text = isinstance(value, str) and not text.lstrip().startswith(("'", '"'))
+    hidden = value is None and text.lstrip().startswith("#")
+    return text if plain_text or hidden else value
 
 
 def _is_of_kubernetes(variable: str, value: str) -> bool:
@@ -189,7 +227,7 @@ def _problem(place: str, error: ErrorDetails, overridden: Mapping[str, str]) -> 
         None,
     )
     where = f"environment variable {origin}, key {path}" if origin else f"{place}: {path}"
-    said = re.sub(r"^(Value error, |Input |String |Tuple )", "", error["msg"])
+    said = re.sub(r"^(Value error, |Input |String |Tuple |Value (?=should))", "", error["msg"])
     if unknown:
         name = str(keys[-1])
         hint = did_you_mean(name, known) or f"; known here are {', '.join(sorted(known))}"
@@ -205,7 +243,7 @@ def _problem(place: str, error: ErrorDetails, overridden: Mapping[str, str]) -> 
         return f"{where}: {said}, expected type to be one of {expected}"
     found = error["input"]
     shown = f"found {found!r}, " if isinstance(found, str | int | float | bool) else ""
-    if re.search(r"secret|password|properties|headers|url", path):
+    if _SECRET_NAME.search(path) or re.search(r"properties|headers|url", path):
         shown = ""
     return f"{where}: {shown}expected a value that {said}" if shown else f"{where}: {said}"
 
@@ -256,6 +294,10 @@ def plain(value: Any, *, reveal: bool = False) -> Any:
         }
     if isinstance(value, list | tuple):
         return [plain(each, reveal=reveal) for each in value]
+    if isinstance(value, str) and not reveal:
+        return _USER_IN_URL.sub(f"{_HIDDEN}@", value)
+    if isinstance(value, re.Pattern):
+        return value.pattern
     return value
 
 

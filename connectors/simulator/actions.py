@@ -65,7 +65,10 @@ def _power_loss(cluster: SimulatedCluster, action: Action) -> bool:
         return False
     broker.die()
     for replica in broker.replicas.values():
+        end = replica.log.end
         replica.lose_unflushed()
+        if replica.log.end < end:
+            cluster.truth.torn(replica, end)
     return True
 
 

@@ -73,3 +73,13 @@ class StrayCommit(NamedTuple):
     topic_id: str
     broker: BrokerId
     records: tuple[Run, ...]
+
+
+class TornTail(NamedTuple):
+    """What a power loss took from a log: it had not been flushed."""
+
+    at_ms: int
+    partition: TopicPartition
+    topic_id: str
+    broker: BrokerId
+    offsets: OffsetRange

@@ -17,6 +17,7 @@ from tidestaff.connectors.simulator.entries import (
     StaleWrite,
     Stranded,
     StrayCommit,
+    TornTail,
     UncleanElection,
 )
 from tidestaff.connectors.simulator.log import Run, shared, unshared
@@ -53,7 +54,7 @@ class _Book:
 
 class Truth:
     """`losses` and `divergences`, with their times and exact offset ranges, `unclean_elections`,
-    `stale_writes`, `stranded` and `stray_commits`."""
+    `stale_writes`, `stranded`, `stray_commits` and `torn_tails`."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
@@ -65,9 +66,19 @@ class Truth:
         self.stale_writes: list[StaleWrite] = []
         self.stranded: list[Stranded] = []
         self.stray_commits: list[StrayCommit] = []
+        self.torn_tails: list[TornTail] = []
 
     def wiped(self, broker: BrokerId, partitions: list[TopicPartition]) -> None:
         self._wiped.update((broker, partition) for partition in partitions)
+
+    def torn(self, replica: Replica, end: int) -> None:
+        """A power loss has shortened this log, which ended at `end`."""
+        offsets = OffsetRange(replica.log.end, end)
+        self.torn_tails.append(
+            TornTail(
+                self._cluster.now_ms, replica.partition, replica.topic_id, replica.broker, offsets
+            )
+        )
 
     def committed(self, partition: TopicPartition) -> tuple[Run, ...]:
         """What has to survive, as runs."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from tidestaff.consistency.checks.sight import Sight
+    from tidestaff.consistency.memory import Beside
     from tidestaff.consistency.model import Lineage, ReplicaReading
 
 
@@ -65,15 +66,16 @@ def losses_of_ledger(sight: Sight) -> tuple[Lost, ...]:
 
 def _losses_beside(sight: Sight) -> tuple[Lost, ...]:
     """What leaders committed in rounds that showed nobody in office, where the ledger has other
-    records: sooner or later somebody in office answers, and has the ones or the others.
+    records or none: sooner or later somebody in office answers, and has these or not.
 
     Somebody of an older epoch than the one that committed may be in office by old metadata only.
+    Records of an unknown epoch are lost where the log ends before them.
     """
     memory, leader = sight.memory, sight.leader
     if memory is None or leader is None or not sight.identified or sight.origins is not None:
         return ()
     end = leader.log_end_offset
-    if end is None or not leader.lineage:
+    if end is None:
         return ()
     return _gone(
         sight,
@@ -81,7 +83,7 @@ def _losses_beside(sight: Sight) -> tuple[Lost, ...]:
         (
             _Proof(
                 *known.offsets,
-                (EpochEntry(known.epoch, known.offsets.start),),
+                _epoch_of(known),
                 known.offsets.end,
                 end,
                 repeats=True,
@@ -89,8 +91,15 @@ def _losses_beside(sight: Sight) -> tuple[Lost, ...]:
             )
             for known in memory.beside
             if known.leader_epoch <= sight.state.leader_epoch
+            and (leader.lineage or known.epoch == UNKNOWN_EPOCH)
         ),
     )
+
+
+def _epoch_of(known: Beside) -> Lineage:
+    if known.epoch == UNKNOWN_EPOCH:
+        return ()
+    return (EpochEntry(known.epoch, known.offsets.start),)
 
 
 def _gone(sight: Sight, leader: ReplicaReading, proofs: Iterable[_Proof]) -> tuple[Lost, ...]:
@@ -164,11 +173,17 @@ def _proofs(sight: Sight, leader: ReplicaReading, leader_end: int) -> Iterator[_
 
 
 def _new_from(sight: Sight, reading: ReplicaReading, end: int) -> int:
-    remembered = sight.remembered(reading.broker)
-    if not reading.leads or remembered is None or not sight.same_incarnation(reading.broker):
-        return end
     # What it had before it was committed may have been reported by what others showed.
-    return remembered.log_end_offset
+    seen = seen_to(sight, reading)
+    return end if not reading.leads or seen is None else seen
+
+
+def seen_to(sight: Sight, reading: ReplicaReading) -> int | None:
+    """Where the log of this process ended when it was last seen; None if it never was."""
+    remembered = sight.remembered(reading.broker)
+    if remembered is None or not sight.same_incarnation(reading.broker):
+        return None
+    return max(remembered.log_end_offset, remembered.led_to)
 
 
 def leads_by_its_own_word(sight: Sight, reading: ReplicaReading) -> bool:

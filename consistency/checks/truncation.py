@@ -171,7 +171,8 @@ def overwritten_tail_not_kept(sight: Sight) -> Iterator[Finding]:
 
     Up to 0.10.2 it does, wherever its own HW covers them, and in the end LEO and HW are equal.
     Shown by the history alone, so it is a warning: if the disk was replaced while the broker was
-    away, the replica holds the leader's records. Contents settle it.
+    away, the replica holds the leader's records, and if the power went, from where the log had not
+    been flushed on. Contents settle it.
     """
     if sight.origins is not None:
         for one, other, offsets in differing(sight):

@@ -113,22 +113,10 @@ def _with_properties(cluster: Cluster, path: str) -> Cluster:
 
 
 def _to_files(options: Options, clusters: Sequence[Cluster], stopping: threading.Event) -> int:
-    from tidestaff.streaming.recording import Recorder, Written  # noqa: PLC0415 - slow
+    from tidestaff.streaming.recording import Recorder, record_all  # noqa: PLC0415 - slow
 
     recorders = [Recorder(cluster, options.to, "parquet", 10) for cluster in clusters]
-    threads = [
-        threading.Thread(target=each.run, args=(options.rounds, False, stopping))
-        for each in recorders
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        while thread.is_alive():
-            thread.join(_JOIN_S)
-    for each in recorders:
-        if each.error is not None:
-            raise each.error
-    total = sum((each.written for each in recorders), Written())
+    total = record_all(recorders, options.rounds, False, stopping)  # noqa: FBT003 - live ones
     _tell(options, {"to": str(options.to), **total.as_value()})
     return Exit.OK
 

@@ -23,7 +23,7 @@ EXAMPLES: Final = """\
 examples:
   tidestaff record --out recording --rounds 120           two minutes of the embedded story
   tidestaff record --config tidestaff.yaml --out recording until Ctrl-C
-  tidestaff record --config tidestaff.yaml --out recording --format avro --fast
+  tidestaff record --out recording --rounds 120 --format avro --fast
 
 A file holds some rounds and is named by its first event time and a number.
 --fast goes through a simulation without waiting for its time.
@@ -44,7 +44,7 @@ def configure(parser: CommandParser, _: Sequence[str]) -> None:
 
 
 def run(options: Options) -> int:
-    from tidestaff.streaming.recording import Recorder, Written  # noqa: PLC0415 - slow
+    from tidestaff.streaming.recording import Recorder, record_all  # noqa: PLC0415 - slow
     from tidestaff.streaming.settings_loading import load  # noqa: PLC0415
 
     settings = load(options.config)
@@ -57,23 +57,15 @@ def run(options: Options) -> int:
         Recorder(cluster, options.out, options.format, options.rounds_per_file)
         for cluster in settings.clusters
     ]
-    threads = [
-        threading.Thread(target=each.run, args=(options.rounds, options.fast, stopping))
-        for each in recorders
-    ]
-    for thread in threads:
-        thread.start()
     said = time.monotonic()
-    for thread in threads:
-        while thread.is_alive():
-            thread.join(0.2)
-            if time.monotonic() - said > 10 and sys.stderr.isatty():
-                said = time.monotonic()
-                print(f"{sum(r.written.rows for r in recorders)} rows", file=sys.stderr)
-    for each in recorders:
-        if each.error is not None:
-            raise each.error
-    total = sum((each.written for each in recorders), Written())
+
+    def look() -> None:
+        nonlocal said
+        if time.monotonic() - said > 10 and sys.stderr.isatty():
+            said = time.monotonic()
+            print(f"{sum(r.written.rows for r in recorders)} rows", file=sys.stderr)
+
+    total = record_all(recorders, options.rounds, options.fast, stopping, look)
     _tell(options, total)
     return Exit.OK
 

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tidestaff.streaming.commands.exits import Exit
+from tidestaff.streaming.commands.exits import CommandError, Exit
 from tidestaff.streaming.commands.run import add_config_option, count
 
 if TYPE_CHECKING:
@@ -46,13 +46,24 @@ def run(options: Options) -> int:
     with tempfile.TemporaryDirectory(prefix="tidestaff-replay-") as scratch:
         work = options.work_dir or Path(scratch)
         settings = settings_for(base, options.folder, work, options.files_per_batch)
-        found = replay(settings, options.max_batches)
+        try:
+            found = replay(settings, options.max_batches)
+        except CommandError as error:
+            raise _without(scratch, error) from None
     code = exit_code(found)
     if options.json:
         _print_json(found, code)
     else:
         _print_text(found, pending=options.pending)
     return code
+
+
+def _without(scratch: str, error: CommandError) -> CommandError:
+    """Nobody is sent to look at logs that are gone with the temporary directory."""
+    kept = [problem for problem in error.problems if scratch not in problem]
+    if not kept or len(kept) == len(error.problems):
+        return error
+    return CommandError(*kept, "run it with --work-dir DIR to keep Spark's own log")
 
 
 def exit_code(found: Replayed) -> Exit:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tidestaff.streaming.commands.exits import Exit
+from tidestaff.streaming.commands.exits import CommandError, Exit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,12 +50,18 @@ def count(text: str) -> int:
 
 
 def run(options: Options) -> int:
-    from tidestaff.streaming.settings_loading import effective, load  # noqa: PLC0415 - slow
+    from tidestaff.streaming.settings_loading import effective, load, plain  # noqa: PLC0415 - slow
 
     settings = load(options.config)
     if options.print_config:
-        print(effective(settings), end="")
+        shown = json.dumps(plain(settings), indent=2) + "\n" if options.json else None
+        print(shown or effective(settings), end="")
         return Exit.OK
+    if options.json:
+        raise CommandError(
+            "tidestaff run --json: the monitor goes on and has no end to put into one object",
+            "take a sink of type jsonl for alerts, 'tidestaff alerts --json' or 'status --json'",
+        )
     # Until the job itself listens: what is half started is ended in good order, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(Exit.OK))
     from tidestaff.streaming.running import Limits  # noqa: PLC0415 - slow

@@ -152,13 +152,14 @@ def _answer(options: Options, seen: Seen, plan: Mapping[TopicPartition, tuple[in
     from tidestaff.streaming.what_if import told, told_changes  # noqa: PLC0415
 
     rejoining = told.Rejoining.of(seen.earlier, seen.partitions)
+    voters = told.Voters(seen.voters, seen.silent_voters)
     if options.question == "stop":
         brokers = _brokers(options.what, seen)
         found = what_if.stop(seen.partitions, brokers, controlled=not options.crash)
-        return told.of_stop(found, rejoining, seen.unsettled, seen.voters)
+        return told.of_stop(found, rejoining, seen.unsettled, voters)
     if options.question == "restart":
         steps = what_if.restart(seen.partitions, _brokers(options.what, seen))
-        return told.of_restart(steps, rejoining)
+        return told.of_restart(steps, rejoining, voters)
     if options.question == "reassign":
         live = {b for b, r in seen.registrations.items() if not r.fenced}
         return told_changes.of_reassign(what_if.reassign(seen.partitions, plan, live))

@@ -310,6 +310,8 @@ def _passes(error: BaseException | None) -> bool:
     """Whether it is a fault of a connection, or of metadata that are behind: soon it is over."""
     from kafka import errors as kafka_errors  # noqa: PLC0415 - slow
 
+    if isinstance(error, kafka_errors.UnknownBrokerIdError):
+        return True  # the controller is a broker that the library has not heard of yet
     if isinstance(error, kafka_errors.KafkaError):
         # That a topic is not there is an answer.
         return error.retriable and not isinstance(error, kafka_errors.UnknownTopicOrPartitionError)

@@ -103,10 +103,11 @@ def live_pid(file: Path) -> int | None:
         pid, started = int(found["pid"]), found["started"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    now = start_time(pid)
+    # Asked after the look at its state: one that ended before the look is collected by this.
     child = _STARTED.get(pid)
     if child is not None and not _running(child):
         return None
-    now = start_time(pid)
     return pid if now is not None and now == started else None
 
 

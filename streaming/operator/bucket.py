@@ -93,7 +93,7 @@ class Bucket:
     def process(self, block: Block) -> Said:
         """Take a batch in, in any order, and say what is to be said."""
         said = self._said = Said([], [], Counter())
-        said.counts["rows"] = block.size
+        said.counts["rows"] = int(np.count_nonzero(block.home))
         tick_ms = self.tick_ms
         is_partition = np.fromiter((k == PARTITION for k in block.kind), np.bool_, block.size)
         small = np.flatnonzero(~is_partition)
@@ -107,6 +107,8 @@ class Bucket:
         kind, at_ms = block.kind[at], int(block.moved.at[at])
         if kind == TICK:
             self.tick_ms = max(self.tick_ms, at_ms)
+            # The job's own, not an observation.
+            self._said.counts["rows"] -= int(block.home[at])
         elif kind == CLUSTER:
             cluster, source = block.cluster[at], block.source[at]
             self.clocks.setdefault(cluster, Clock()).hear(at_ms)

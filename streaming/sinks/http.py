@@ -36,7 +36,10 @@ class Poster:
     def __init__(
         self, sink: str, url: str, headers: Mapping[str, str], timeout_s: float = 5.0
     ) -> None:
-        parts = urllib.parse.urlsplit(url)
+        try:
+            parts = urllib.parse.urlsplit(url)
+        except ValueError:
+            raise SinkError(sink, "its url is no address", "write http://host/path") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise SinkError(sink, "its url is not http or https", "write http://host/path")
         if parts.username or parts.password:

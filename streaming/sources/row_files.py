@@ -7,6 +7,7 @@ events whatever a copy did to the files' own times.
 
 from __future__ import annotations
 
+import os
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -66,13 +67,16 @@ def file_name(first_ms: int, counter: int, suffix: str) -> str:
 
 
 def write(path: Path, rows: Sequence[Row]) -> None:
-    """The whole file or none: it appears under its name when it is complete."""
+    """The whole file or none, also after a power loss: it appears under its name when it is
+    complete and on the disk."""
     partial = path.with_name(f".{path.name}.part")
     if path.suffix == f".{AVRO}":
         _write_avro(partial, rows)
     else:
         table = pa.Table.from_batches([to_arrow(rows)])
         pq.write_table(table, partial, compression="zstd", compression_level=1)
+    with partial.open("rb") as written:
+        os.fsync(written.fileno())
     partial.replace(path)
 
 

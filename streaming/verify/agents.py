@@ -9,6 +9,7 @@ from tidestaff.connectors.agent_digests import MOST_RANGES, DigestQuestion, Rang
 from tidestaff.connectors.errors import ConnectorError
 from tidestaff.streaming.commands.exits import CommandError
 from tidestaff.streaming.verify.copies import (
+    NO_ANSWER,
     PartitionCopies,
     Traffic,
     extent_of_files,
@@ -166,6 +167,13 @@ class AgentSource:
     @property
     def traffic(self) -> Traffic:
         return self._digests.traffic
+
+    def why_silent(self, broker: BrokerId, partition: TopicPartition) -> str:
+        return NO_ANSWER
+
+    @property
+    def bytes_read(self) -> int:
+        return 0
 
     def close(self) -> None:
         """No connection outlives its question."""

@@ -14,7 +14,7 @@ from tidestaff.consistency.batches import Extent
 from tidestaff.consistency.model import HealthObservation, PartitionObservation, TopicPartition
 from tidestaff.streaming.commands.exits import CommandError
 from tidestaff.streaming.verify.agents import AgentDigests
-from tidestaff.streaming.verify.copies import PartitionCopies, Traffic
+from tidestaff.streaming.verify.copies import NO_ANSWER, PartitionCopies, Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -51,9 +51,9 @@ class BrokerSource:
         lineages: bool,
     ) -> None:
         self._collector, self._reader, self._lineages = collector, reader, lineages
-        rate = ByteRate(bytes_a_second, time.monotonic, time.sleep)
+        self._rate = ByteRate(bytes_a_second, time.monotonic, time.sleep)
         self._records = SocketRecords(reader, reader)
-        self._wire = WireRanges(self._records, rate.wait)
+        self._wire = WireRanges(self._records, self._rate.wait)
         self._agents = agents
         self._by_agents: AgentDigests | None = None
         self._sizes: dict[TopicPartition, int] = {}
@@ -221,6 +221,13 @@ class BrokerSource:
         return Traffic(
             self._wire.bytes_moved + by_agents.bytes, self._wire.requests + by_agents.requests
         )
+
+    def why_silent(self, broker: BrokerId, partition: TopicPartition) -> str:
+        return self._wire.refused.get(broker, {}).get(partition, NO_ANSWER)
+
+    @property
+    def bytes_read(self) -> int:
+        return self._rate.passed
 
     def close(self) -> None:
         self._collector.close()

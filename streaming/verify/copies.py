@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     Asked = Sequence[tuple[TopicPartition, OffsetRange]]
 
+NO_ANSWER: Final = "it gave no answer for this partition"
 _COMPACTED: Final = re.compile(r"__consumer_offsets|__transaction_state|__share_group_state")
 
 
@@ -34,6 +35,26 @@ class PartitionCopies:
         self.unread: dict[BrokerId, str] = {}
         self.bytes = 0
         """Of all copies together, as far as it is known."""
+
+
+class Reached(NamedTuple):
+    """How far a comparison came before it was interrupted, and what it was about: in another epoch
+    or topic what lies below may be something else."""
+
+    offset: int
+    leader_epoch: int | None = None
+    topic_id: str | None = None
+
+    @classmethod
+    def of(cls, copies: PartitionCopies, offset: int) -> Reached:
+        """Of copies all of which were read: what is above the shortest was compared on some of
+        them only."""
+        shortest = min((each.end for each in copies.extents), default=0)
+        ids = {each.topic_id for each in copies.extents if each.topic_id is not None}
+        return cls(min(offset, shortest), copies.leader_epoch, min(ids, default=None))
+
+    def holds_for(self, copies: PartitionCopies) -> bool:
+        return self == Reached.of(copies, self.offset)
 
 
 class Traffic(NamedTuple):
@@ -69,6 +90,15 @@ class CopySource(Protocol):
     ) -> Mapping[TopicPartition, Sequence[BatchMark]]: ...
     @property
     def traffic(self) -> Traffic: ...
+    @property
+    def bytes_read(self) -> int:
+        """Of the copies so far, in the middle of a question, too; nought where nobody counts."""
+        ...
+
+    def why_silent(self, broker: BrokerId, partition: TopicPartition) -> str:
+        """Of a partition that was asked for and is not among the answers."""
+        ...
+
     def close(self) -> None: ...
 
 

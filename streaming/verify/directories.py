@@ -11,6 +11,7 @@ from tidestaff.connectors.log_directories import LogDirectories
 from tidestaff.connectors.pacing import ByteRate
 from tidestaff.streaming.commands.exits import CommandError
 from tidestaff.streaming.verify.copies import (
+    NO_ANSWER,
     PartitionCopies,
     Traffic,
     extent_of_files,
@@ -110,6 +111,13 @@ class DirectorySource:
     @property
     def traffic(self) -> Traffic:
         return Traffic(0, 0)
+
+    def why_silent(self, broker: BrokerId, partition: TopicPartition) -> str:
+        return NO_ANSWER
+
+    @property
+    def bytes_read(self) -> int:
+        return self._rate.passed
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -36,6 +36,8 @@ class Bar:
 def line(progress: Progress) -> str:
     filled = int(progress.share * _WIDTH)
     bar = "#" * filled + "-" * (_WIDTH - filled)
+    if progress.stopping:
+        return f"[{bar}] {progress.share:4.0%}  ends after this; Ctrl-C again: at once"
     parts = [f"[{bar}] {progress.share:4.0%}", f"{progress.done}/{progress.partitions} partitions"]
     if progress.bytes_done and progress.seconds:
         parts.append(f"{progress.bytes_done / progress.seconds / 1e6:,.0f} MB/s")

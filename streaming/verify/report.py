@@ -11,7 +11,7 @@ from tidestaff.streaming.commands.exits import Exit
 from tidestaff.streaming.commands.layout import Paint, counted, labelled, paragraph, table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tidestaff.consistency.batches import BatchMark
     from tidestaff.consistency.comparison_verdict import Difference
@@ -78,8 +78,9 @@ def _copies(result: Result) -> str:
 
 def _short(result: Result) -> str:
     verdict = result.verdict
+    away = _away({**dict(result.unread), **dict(verdict.unread)})
     if verdict.why:
-        return verdict.why
+        return "; ".join([verdict.why, *away])
     epoch = "" if verdict.epoch is None else f" (epoch {verdict.epoch})"
     parts = []
     if verdict.differences:
@@ -94,9 +95,18 @@ def _short(result: Result) -> str:
         f"broker {b.broker} ends at {b.end}, {b.committed - b.end} behind" for b in verdict.behind
     ]
     parts += [f"{u.offsets} not compared: {u.why}" for u in verdict.uncompared]
-    unread = {**dict(result.unread), **dict(verdict.unread)}
-    parts += [f"broker {b} not read: {why}" for b, why in sorted(unread.items())]
-    return "; ".join(parts)
+    return "; ".join([*parts, *away])
+
+
+def _away(unread: Mapping[int, str]) -> list[str]:
+    """Brokers that could not be read for one reason together."""
+    brokers: dict[str, list[int]] = {}
+    for broker, why in sorted(unread.items()):
+        brokers.setdefault(why, []).append(broker)
+    return [
+        f"broker{'s' * (len(each) > 1)} {', '.join(map(str, each))} not read: {why}"
+        for why, each in brokers.items()
+    ]
 
 
 def _details(result: Result, paint: Paint) -> list[str]:

@@ -14,6 +14,7 @@ from tidestaff.connectors.errors import ConnectorError
 from tidestaff.consistency.comparison import Comparison
 from tidestaff.consistency.comparison_quick import compare_lineages
 from tidestaff.consistency.comparison_verdict import Outcome
+from tidestaff.streaming.verify.copies import Reached
 from tidestaff.streaming.verify.threads import in_threads
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class Progress(NamedTuple):
     bytes_done: float
     seconds: float
     offsets_done: float = 0.0
+    stopping: bool = False
+    """It was told to stop, and finishes what is being read."""
 
 
 class _Item:
@@ -75,7 +78,7 @@ class Verification:
         stop: threading.Event,
         check: bool = False,
         quick: bool = False,
-        done_to: Mapping[TopicPartition, int] | None = None,
+        done_to: Mapping[TopicPartition, Reached] | None = None,
         tell: Callable[[Progress], None] = lambda _: None,
         threads: int = 8,
     ) -> None:
@@ -83,8 +86,8 @@ class Verification:
         self._done_to, self._tell = done_to or {}, tell
         self._threads = threads
         self._began = time.monotonic()
-        self._bytes = self._weight = 0
-        self._finished = 0.0
+        self._bytes = self._weight = self._partitions = 0
+        self._finished = self._share = 0.0
         self.results: list[Result] = []
         self.active: deque[_Item] = deque()
         self.interrupted = False
@@ -97,24 +100,29 @@ class Verification:
             self.results = self._quickly(listed)
             return self.results
         waiting = deque(sorted(listed, key=_agrees))
-        self._bytes = sum(each.bytes for each in listed)
+        self._bytes, self._partitions = sum(each.bytes for each in listed), len(listed)
         self._weight = max(sum(map(_offsets, listed)), 1)
         while (waiting or self.active) and not self._stop.is_set():
             while waiting and len(self.active) < self._source.at_once:
                 self.active.append(self._begin(waiting.popleft()))
             self._round()
-            self._progress(len(listed))
+            self._progress()
+        if self._stop.is_set():
+            self._settle()
         self.interrupted = bool(waiting or self.active)
         return self.results
 
     @property
-    def unfinished(self) -> dict[TopicPartition, int]:
-        """Where a later run may go on; a partition that differs begins anew."""
+    def unfinished(self) -> dict[TopicPartition, Reached]:
+        """Where a later run may go on. A partition begins anew where anything but equality was
+        found so far: what was not read or not comparable would else be told as equal."""
         found = {}
         for item in self.active:
-            clean = item.comparison.verdict()
-            if not clean.differences and not clean.corrupt and item.looked == 1:
-                found[item.copies.partition] = item.comparison.done_to
+            so_far = item.comparison.verdict()
+            odd = so_far.differences or so_far.corrupt or so_far.uncompared or so_far.unread
+            if not odd and not item.copies.unread and item.looked == 1:
+                reached = Reached.of(item.copies, item.comparison.done_to)
+                found[item.copies.partition] = reached
         return found
 
     # -- the inside
@@ -126,8 +134,9 @@ class Verification:
             found |= {p: _by_lineage(fresh) for p, fresh in self._again(odd).items()}
         return list(found.values())
 
-    def _begin(self, copies: PartitionCopies, done_to: int = 0, looked: int = 1) -> _Item:
+    def _begin(self, copies: PartitionCopies, looked: int = 1) -> _Item:
         offsets = _offsets(copies)
+        reached = self._done_to.get(copies.partition)
         span = _UNKNOWN_SPAN
         if copies.bytes and copies.extents:
             a_copy = copies.bytes / len(copies.extents)
@@ -140,7 +149,7 @@ class Verification:
             leader=copies.leader,
             span=span,
             marks_at_once=self._source.marks_at_once,
-            done_to=done_to or self._done_to.get(copies.partition, 0),
+            done_to=reached.offset if reached is not None and reached.holds_for(copies) else 0,
         )
         return _Item(copies, comparison, offsets, looked)
 
@@ -157,17 +166,37 @@ class Verification:
             for broker in item.question.window.brokers:
                 asked.setdefault((broker, item.question.marks), []).append(item)
         self._finish(done)
-        for (broker, _), items, answers in in_threads(self._ask, asked.items(), self._threads):
+        before_it = self._source.bytes_read
+        answered = in_threads(
+            self._ask,
+            asked.items(),
+            self._threads,
+            meanwhile=lambda: self._progress(self._source.bytes_read - before_it),
+        )
+        for (broker, _), items, answers in answered:
             for item in items:
                 if isinstance(answers, ConnectorError):
                     item.comparison.unreadable(broker, answers.reason)
                 elif item.copies.partition in answers:
                     item.found[broker] = answers[item.copies.partition]
                 else:
-                    item.comparison.unreadable(broker, "it gave no answer for this partition")
+                    why = self._source.why_silent(broker, item.copies.partition)
+                    item.comparison.unreadable(broker, why)
         for item in self.active:
             if item.question is not None:  # None: it has just begun anew
                 self._take(item)
+
+    def _settle(self) -> None:
+        """Nothing is asked any more; what has no question left is done."""
+        before, self.active, done = self.active, deque(), []
+        for item in before:
+            question = item.comparison.question()
+            if question is None:
+                done.append(item)
+            else:
+                item.comparison.again(question)
+                self.active.append(item)
+        self._finish(done)
 
     def _ask(
         self, asked: tuple[tuple[BrokerId, bool], list[_Item]]
@@ -225,12 +254,28 @@ class Verification:
         except ConnectorError:
             return {}
 
-    def _progress(self, partitions: int) -> None:
+    def _progress(self, read: int | None = None) -> None:
+        """`read`: so many bytes since the last round ended. What is asked for counts as done, so
+        that in the middle of a round this is what will be done at its end."""
         under_way = sum(item.offsets - item.comparison.left for item in self.active)
         share = min((self._finished + max(under_way, 0)) / self._weight, 1.0)
+        if read is None:
+            self._share = share
+        else:
+            share = min(self._share + read / max(self._bytes, 1), share)
         seconds = time.monotonic() - self._began
         done, told = share * self._weight, share * self._bytes
-        self._tell(Progress(len(self.results), partitions, share, told, seconds, done))
+        self._tell(
+            Progress(
+                len(self.results),
+                self._partitions,
+                share,
+                told,
+                seconds,
+                done,
+                self._stop.is_set(),
+            )
+        )
 
 
 def _offsets(copies: PartitionCopies) -> int:

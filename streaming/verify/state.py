@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidestaff.consistency.partitions import TopicPartition
 from tidestaff.streaming.commands.exits import CommandError
+from tidestaff.streaming.verify.copies import Reached
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-VERSION: Final = 1
+VERSION: Final = 2
 DEFAULT_NAME: Final = "tidestaff-verify.state"
 
 
@@ -23,7 +24,7 @@ class State:
         self,
         about: dict[str, Any],
         equal: dict[TopicPartition, dict[str, Any]] | None = None,
-        done_to: dict[TopicPartition, int] | None = None,
+        done_to: dict[TopicPartition, Reached] | None = None,
     ) -> None:
         self.about, self.equal, self.done_to = about, equal or {}, done_to or {}
 
@@ -33,7 +34,7 @@ class State:
             "version": VERSION,
             "about": self.about,
             "equal": list(self.equal.values()),
-            "done_to": [[*partition, offset] for partition, offset in self.done_to.items()],
+            "done_to": [[*partition, *reached] for partition, reached in self.done_to.items()],
         }
         beside = path.with_name(f"{path.name}.tmp")
         beside.write_text(json.dumps(content, indent=1), encoding="utf-8")
@@ -47,7 +48,10 @@ def load(path: Path, about: Mapping[str, Any]) -> State:
         found = State(
             content["about"],
             {TopicPartition(e["topic"], int(e["partition"])): e for e in content["equal"]},
-            {TopicPartition(t, int(n)): int(offset) for t, n, offset in content["done_to"]},
+            {
+                TopicPartition(t, int(n)): Reached(int(offset), epoch, topic_id)
+                for t, n, offset, epoch, topic_id in content["done_to"]
+            },
         )
         version = content["version"]
     except FileNotFoundError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -12,11 +12,17 @@ if TYPE_CHECKING:
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 
+_EVERY_S: Final = 0.2
+
 
 def in_threads(
-    function: Callable[[Asked], Answer], asked: Iterable[Asked], most: int
+    function: Callable[[Asked], Answer],
+    asked: Iterable[Asked],
+    most: int,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> list[Answer]:
-    """The answers in the order of the questions; what one of them raises is raised here."""
+    """The answers in the order of the questions; what one of them raises is raised here. What is
+    to be done meanwhile is done now and then, in the caller's thread."""
     waiting = deque(enumerate(asked))
     found: dict[int, Answer] = {}
     failed: list[BaseException] = []
@@ -38,7 +44,9 @@ def in_threads(
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join()
+        while worker.is_alive():
+            worker.join(_EVERY_S)
+            meanwhile()
     if failed:
         raise failed[0]
     return [found[number] for number in range(count)]

@@ -37,6 +37,8 @@ class Seen:
     problems: list[HealthObservation] = field(default_factory=list)
     voters: tuple[BrokerId, ...] = ()
     """Of a KRaft quorum; only a live cluster tells them."""
+    silent_voters: tuple[BrokerId, ...] = ()
+    """Those of them that the leader of the quorum has not heard of for long."""
 
     @property
     def registrations(self) -> dict[BrokerId, Registration]:
@@ -106,6 +108,7 @@ def live(cluster: Cluster) -> Seen:
         if hasattr(collector, "close"):
             collector.close()
     seen.voters = getattr(collector, "voters", ())
+    seen.silent_voters = getattr(collector, "silent_voters", ())
     if not seen.partitions and seen.problems:
         raise CommandError(seen.problems[0].reason, seen.problems[0].remedy)
     return seen

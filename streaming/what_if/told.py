@@ -44,6 +44,20 @@ class Rejoining(NamedTuple):
         return cls(catching_up(earlier, later), written_a_second(earlier, later))
 
 
+class Voters(NamedTuple):
+    """Of a KRaft quorum: without most of them nobody is elected any more."""
+
+    listed: tuple[int, ...] = ()
+    silent: tuple[int, ...] = ()
+    """Those that are away already."""
+
+    def staying(self, stopping: Iterable[int]) -> int:
+        return len(set(self.listed) - set(stopping) - set(self.silent))
+
+    def is_lost(self, stopping: Iterable[int]) -> bool:
+        return bool(self.listed) and self.staying(stopping) * 2 <= len(self.listed)
+
+
 def brokers_named(numbers: Iterable[int]) -> str:
     listed = [str(n) for n in numbers]
     return f"broker {listed[0]}" if len(listed) == 1 else f"brokers {', '.join(listed)}"
@@ -56,15 +70,14 @@ def of_stop(
     found: StopForecast,
     rejoining: Rejoining,
     unsettled: Sequence[TopicPartition] = (),
-    voters: Sequence[int] = (),
+    voters: Voters = Voters(),  # noqa: B008 - it never changes
 ) -> Told:
-    """`unsettled` partitions changed while they were read: nobody can vouch for what is said.
-    `voters` of a KRaft quorum: without most of them nobody is elected any more."""
+    """`unsettled` partitions changed while they were read: nobody can vouch for what is said."""
     faults = []
-    staying = len(set(voters) - set(found.stopping))
-    quorum_lost = bool(voters) and staying * 2 <= len(voters)
+    quorum_lost = voters.is_lost(found.stopping)
     if quorum_lost:
-        faults.append(f"no quorum of controllers would be left ({staying} of {len(voters)} voters)")
+        left = f"{voters.staying(found.stopping)} of {len(voters.listed)} voters"
+        faults.append(f"no quorum of controllers would be left ({left})")
     if found.losing:
         records = sum(c.after.lost.end - c.after.lost.start for c in found.losing if c.after.lost)
         faults.append(f"{counted(records, 'committed record')} would be lost")
@@ -97,7 +110,8 @@ def of_stop(
     value = {
         **_stop_value(found, rejoining),
         "unsettled": sorted(map(str, moving)),
-        "voters": sorted(voters),
+        "voters": sorted(voters.listed),
+        "silent_voters": sorted(voters.silent),
         "quorum_lost": quorum_lost,
     }
     lines = _stop_lines(found, rejoining)
@@ -245,7 +259,13 @@ def _stop_value(found: StopForecast, rejoining: Rejoining) -> dict[str, Any]:
 # -- restart
 
 
-def of_restart(plan: RestartPlan, rejoining: Rejoining) -> Told:
+def of_restart(
+    plan: RestartPlan,
+    rejoining: Rejoining,
+    voters: Voters = Voters(),  # noqa: B008 - it never changes
+) -> Told:
+    electing = [s.broker for s in plan.steps if s.broker in voters.listed]
+    starved = sorted(broker for broker in electing if voters.is_lost([broker]))
     blocked, waits = plan.blocked, [s for s in plan.steps if s.safe and not s.as_it_is.safe]
     if blocked:
         worst = blocked[0]
@@ -255,6 +275,19 @@ def of_restart(plan: RestartPlan, rejoining: Rejoining) -> Told:
             f"even with every replica in sync ({first.name} first)"
         )
         code = Exit.CRITICAL
+    elif starved and not voters.silent:
+        verdict = (
+            f"NOT SAFE: without {brokers_named(starved)} no quorum of controllers is left "
+            f"({counted(len(voters.listed), 'voter')})"
+        )
+        code = Exit.CRITICAL
+    elif starved:
+        silent = ", ".join(map(str, voters.silent))
+        verdict = (
+            f"WAIT: controller {silent} is silent: until it is back no quorum would be left "
+            f"without {brokers_named(starved)}"
+        )
+        code = Exit.WARNING
     elif waits:
         verdict = (
             f"WAIT: a restart of {brokers_named(s.broker for s in plan.steps)} is safe one by one, "
@@ -269,7 +302,9 @@ def of_restart(plan: RestartPlan, rejoining: Rejoining) -> Told:
     for number, step in enumerate(plan.steps, 1):
         held = len(step.as_it_is.changes)
         moved = sum(c.after.leader_changes for c in step.healed.changes)
-        rows.append((str(number), str(step.broker), f"{moved} of {held}", _step_words(step)))
+        rows.append(
+            (str(number), str(step.broker), f"{moved} of {held}", _step_words(step, starved))
+        )
     lines = table(("STEP", "BROKER", "LEADERS MOVE", "BEFORE AND AFTER"), rows)
     lines += [
         "",
@@ -290,17 +325,21 @@ def of_restart(plan: RestartPlan, rejoining: Rejoining) -> Told:
             }
             for s in plan.steps
         ],
+        "silent_voters": sorted(voters.silent),
+        "quorum_lost_without": starved,
         **_rejoining_value(rejoining),
     }
     return Told(verdict, [*lines, *_behind_lines(rejoining.behind)], value, code)
 
 
-def _step_words(step: Any) -> str:
+def _step_words(step: Any, starved: Sequence[int]) -> str:
     if not step.safe:
         bad = (*step.healed.offline, *step.healed.under_min_isr, *step.healed.losing)
         names = ", ".join(str(c.name) for c in bad[:5])
         more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
         return f"cannot stop without harm to {names}{more}"
+    if step.broker in starved:
+        return "without it there is no quorum of controllers"
     if not step.as_it_is.safe:
         names = ", ".join(map(str, step.wait_for[:5]))
         return f"wait first for {names}"

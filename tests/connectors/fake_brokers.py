@@ -90,6 +90,7 @@ class FakeCluster:
     live: dict[int, str | None] = field(default_factory=lambda: dict.fromkeys((1, 2, 3)))
     silent: set[int] = field(default_factory=set)
     told: Software = KRAFT_39
+    cluster_id: str | None = None
     leader_of_quorum: Quorum = QUORUM
     moving: dict[TopicPartition, Moving] = field(default_factory=dict)
     elr: dict[TopicPartition, Eligible] = field(default_factory=dict)
@@ -151,7 +152,7 @@ class FakeCluster:
         self._asked("metadata")
         if not set(self.live) - self.silent:
             raise ClusterUnreachableError("somewhere:9092", "timed out")
-        return ClusterMetadata(dict(self.live), 1, dict(self.partitions))
+        return ClusterMetadata(dict(self.live), 1, dict(self.partitions), self.cluster_id)
 
     def software(self) -> Software:
         self._asked("software")

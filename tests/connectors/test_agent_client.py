@@ -21,6 +21,12 @@ from tidestaff.connectors.agent_client import (
     _taken_apart,
     parse_agents,
 )
+from tidestaff.connectors.agent_digests import (
+    DigestAnswer,
+    DigestQuestion,
+    Range,
+    encode_digest_answer,
+)
 from tidestaff.connectors.agent_options import agent_options
 from tidestaff.connectors.agent_readings import Agents, with_files
 from tidestaff.connectors.broker_health import Problem
@@ -29,10 +35,12 @@ from tidestaff.connectors.brokers import BrokerConnector
 from tidestaff.connectors.disk_replica import DiskReplica
 from tidestaff.connectors.errors import ClusterUnreachableError, ConnectorError, OptionError
 from tidestaff.connectors.log_directories import Disk
+from tidestaff.consistency.batches import RangeDigest
 from tidestaff.consistency.model import (
     EpochEntry,
     HealthObservation,
     LineageSource,
+    OffsetRange,
     PartitionObservation,
     ProblemKind,
     ReplicaReading,
@@ -134,6 +142,21 @@ def test_another_status_is_told_and_no_redirect_followed(status: int, says: str)
 def test_an_answer_that_is_not_as_agreed_is_refused(answer: bytes) -> None:
     with answering(answer) as (_, url), pytest.raises(AgentRefusesError, match="expected"):
         asked_client().ask(4, url, [ORDERS])
+
+
+def test_digests_of_another_version_are_never_compared() -> None:
+    """An agent of an earlier release hashes otherwise: its logs would seem to be other logs."""
+    question = DigestQuestion((Range(ORDERS, OffsetRange(0, 9)),))
+    answer = DigestAnswer(RangeDigest(OffsetRange(0, 9), 5, 1, 9))
+    told = encode_digest_answer(4, [answer])
+    with answering(told) as (server, url):
+        assert asked_client().ask_digests(4, url, question) == (answer,)
+    assert server.asked[0][1]["version"] == 2
+    with (
+        answering(told.replace(b'"version":2', b'"version":1')) as (_, url),
+        pytest.raises(AgentRefusesError, match=r"version is 1.*expected 2"),
+    ):
+        asked_client().ask_digests(4, url, question)
 
 
 @pytest.mark.parametrize(

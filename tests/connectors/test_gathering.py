@@ -14,15 +14,13 @@ import numpy as np
 import pytest
 from tidestaff.connectors import gathering, kernel_ring
 from tidestaff.connectors.gathering import FEW, pieces_of
+from tidestaff.connectors.kernel_ring import ENTRIES, ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 LENGTH = 61
-
-
-AT_ONCE = 1_024
 
 
 def gathered(descriptor: int, positions: Any, length: int) -> Any:
@@ -66,7 +64,7 @@ def places(count: int, size: int = 300_000) -> np.ndarray:
 
 
 @pytest.mark.usefixtures("one_by_one")
-@pytest.mark.parametrize("count", [1, FEW, FEW + 1, 100, AT_ONCE, 2 * AT_ONCE + 3])
+@pytest.mark.parametrize("count", [1, FEW, FEW + 1, 100, ENTRIES, ENTRIES + 1, 2 * ROWS + 3])
 def test_every_piece_is_what_stands_there(descriptor: int, data: bytes, count: int) -> None:
     asked = places(count)
     found = gathered(descriptor, asked, LENGTH)
@@ -82,6 +80,16 @@ def test_a_file_too_short_for_one_piece_gives_none(descriptor: int, which: int) 
     os.ftruncate(descriptor, 1_000)
     assert gathered(descriptor, places(100), LENGTH) is None
     assert gathered(descriptor, places(100, 1_000), LENGTH) is not None
+
+
+@pytest.mark.usefixtures("one_by_one")
+@pytest.mark.parametrize("which", [0, 600, 1_499])
+def test_one_piece_too_many_is_noticed_wherever_it_stands(descriptor: int, which: int) -> None:
+    asked = places(1_500)
+    asked[which] = 300_000 - LENGTH + 1
+    with pieces_of(descriptor, LENGTH) as pieces:
+        assert pieces.at(places(100)) is not None  # the ring is somewhere in its turn
+        assert pieces.at(asked) is None
 
 
 @pytest.mark.usefixtures("one_by_one")

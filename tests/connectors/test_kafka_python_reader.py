@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tidestaff.connectors.broker_decoding import metadata_of
 from tidestaff.connectors.errors import (
     AnswerMalformedError,
     AuthenticationRefusedError,
@@ -191,3 +192,14 @@ def test_pages_that_do_not_come_to_an_end_are_refused(monkeypatch: pytest.Monkey
         pages(("a", 2), last, None)
         with pytest.raises(AnswerMalformedError, match="does not come to an end"):
             reader.eligible()
+
+
+@pytest.mark.parametrize(("version", "told"), [(1, None), (2, "west-id"), (9, "west-id")])
+def test_the_id_of_the_cluster_is_told_from_the_second_version_of_metadata_on(
+    version: int, told: str | None
+) -> None:
+    from kafka.protocol.metadata import MetadataResponse  # type: ignore[import-untyped] # noqa: PLC0415
+
+    given = MetadataResponse(brokers=[], topics=[], controller_id=1, cluster_id="west-id")
+    answer = MetadataResponse.decode(given.encode(version=version), version=version)
+    assert metadata_of(answer).cluster_id == told

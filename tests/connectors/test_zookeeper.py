@@ -3,19 +3,28 @@ again, how far it belongs together, and what is said where something cannot be r
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tidestaff.connectors.broker_answers import KAFKA_STORAGE_ERROR, LogDir
 from tidestaff.connectors.broker_options import BrokerOptions
 from tidestaff.connectors.brokers import BrokerConnector
-from tidestaff.connectors.errors import OptionError, UnsupportedRequestError
+from tidestaff.connectors.errors import (
+    ClusterUnreachableError,
+    OptionError,
+    UnsupportedRequestError,
+)
 from tidestaff.connectors.zookeeper import ZookeeperConnector, options_without_brokers
 from tidestaff.connectors.zookeeper_configs import decode_config
 from tidestaff.connectors.zookeeper_metadata import ZookeeperMetadata
-from tidestaff.connectors.zookeeper_tree import ZookeeperTree, state_path
+from tidestaff.connectors.zookeeper_nodes import About, state_path
+from tidestaff.connectors.zookeeper_tree import ZookeeperTree
 from tidestaff.consistency.errors import FormatError
 from tidestaff.consistency.model import (
     Assignment,
@@ -28,6 +37,7 @@ from tidestaff.consistency.model import (
     Registration,
 )
 from tidestaff.consistency.monitor import step
+from tidestaff.consistency.znodes import Migration
 
 from tests.connectors.fake_brokers import ORDERS, FakeCluster
 from tests.connectors.fake_zookeeper import FakeZookeeper
@@ -37,6 +47,13 @@ if TYPE_CHECKING:
 
 STATE = state_path("orders", 0)
 TOPIC = "/brokers/topics/orders"
+MIGRATION = {
+    "version": 0,
+    "kraft_controller_id": 3000,
+    "kraft_controller_epoch": 4,
+    "kraft_metadata_offset": 100,
+    "kraft_metadata_epoch": 4,
+}
 
 
 class Watched:
@@ -63,7 +80,8 @@ class Watched:
             },
         )
         tree = ZookeeperTree(zookeeper, reread_rounds=reread_rounds)
-        metadata = ZookeeperMetadata(tree, zookeeper, made.wants)
+        locate = None if brokers is None else brokers.metadata
+        metadata = ZookeeperMetadata(tree, zookeeper, made.wants, locate)
         self.connector: ZookeeperConnector | BrokerConnector
         if brokers is None:
             self.connector = ZookeeperConnector(
@@ -611,6 +629,13 @@ def test_a_malformed_node_is_named_and_the_last_good_value_is_never_coherent(
         pytest.param("/admin/reassign_partitions", b"[]", "JSON object", id="reassignments"),
         pytest.param("/admin/preferred_replica_election", b"1", "JSON", id="elections"),
         pytest.param("/config/topics/orders", b"{", "JSON", id="config"),
+        pytest.param("/cluster/id", {"version": "1"}, "id", id="cluster-id"),
+        pytest.param("/feature", {"features": 7}, "JSON object", id="feature"),
+        pytest.param("/migration", {"version": 0}, "kraft_controller_id", id="migration"),
+        pytest.param("/latest_producer_id_block", {"block_start": "x"}, "block", id="producers"),
+        pytest.param(
+            "/log_dir_event_notification/log_dir_event_0000000000", b"{", "JSON", id="log-dir-event"
+        ),
     ],
 )
 def test_any_malformed_node_is_told_by_its_path_and_the_rest_goes_on(
@@ -659,11 +684,42 @@ def test_a_partition_that_stays_without_a_state_is_told_by_its_topic() -> None:
 
 def test_nodes_that_may_not_be_read_are_named_with_the_right_that_is_missing() -> None:
     zookeeper = FakeZookeeper.with_topic()
-    zookeeper.refused = {"/config/topics/orders", "/admin/delete_topics"}
+    for path in ("/cluster/id", "/feature", "/migration", "/latest_producer_id_block"):
+        zookeeper.put(path, {})
+    zookeeper.put("/log_dir_event_notification", None)
+    zookeeper.refused = {
+        *("/config/topics/orders", "/admin/delete_topics", "/log_dir_event_notification"),
+        *("/cluster/id", "/feature", "/migration", "/latest_producer_id_block"),
+    }
     seen = Watched(zookeeper).round()
     assert {each.place for each in health(seen)} == zookeeper.refused
     assert all("right r" in each.remedy for each in health(seen))
     assert len(partitions(seen)) == 1
+
+
+def test_the_page_of_permissions_lists_what_is_read_and_no_more() -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    zookeeper.put("/config/users/alice", {})
+    zookeeper.put("/config/brokers/<default>", {"version": 1, "config": {}})
+    zookeeper.put("/admin/delete_topics/gone", None)
+    zookeeper.put("/isr_change_notification/isr_change_0", {"version": 1, "partitions": []})
+    zookeeper.put(f"{EVENTS}/log_dir_event_0000000000", {"version": 1, "broker": 2, "event": 1})
+    Watched(zookeeper).round()
+    listed, below = znodes_of_the_page()
+    assert all(
+        path in listed or any(path.startswith(f"{each}/") for each in below)
+        for path in zookeeper.read
+    ), sorted(zookeeper.read)
+    assert listed <= set(zookeeper.read)
+    assert all(any(path.startswith(f"{each}/") for path in zookeeper.read) for each in below)
+
+
+def znodes_of_the_page() -> tuple[set[str], set[str]]:
+    """All that are listed, and those of them whose children are, too."""
+    page = (Path(__file__).parents[2] / "docs/permissions.md").read_text(encoding="utf-8")
+    section = page.partition("## ZooKeeper")[2].partition("\n## ")[0]
+    rows = "".join(row.split("|")[1] for row in section.splitlines() if row.startswith("| `/"))
+    return set(re.findall(r"`(/[^`]*)`", rows)), set(re.findall(r"`(/[^`]*)` and below", rows))
 
 
 def test_a_wrong_chroot_is_named() -> None:
@@ -673,12 +729,176 @@ def test_a_wrong_chroot_is_named() -> None:
     assert "chroot" in told.remedy  # type: ignore[union-attr]
 
 
-def test_a_cluster_on_its_way_to_kraft_is_said_to_be_one() -> None:
+# -- whose tree it is
+
+
+def test_what_is_said_of_the_cluster_as_a_whole_is_kept_and_watched() -> None:
     zookeeper = FakeZookeeper.with_topic()
+    tree = ZookeeperTree(zookeeper, reread_rounds=1_000)
+    assert tree.look(1).about == About()  # as before 0.10.1
+    zookeeper.put("/latest_producer_id_block", None)  # nobody has asked for an id yet
+    assert (tree.look(2).about, tree.look(2).problems) == (About(), ())
+    zookeeper.put("/cluster/id", {"version": "1", "id": "west-id"})
+    zookeeper.put("/feature", {"version": 2, "status": 1, "features": {}})
+    zookeeper.put("/migration", MIGRATION | {"kraft_controller_id": -1})
+    block = {"version": 1, "broker": 1, "block_start": "1000", "block_end": "1999"}
+    zookeeper.put("/latest_producer_id_block", block)
+    about = tree.look(3).about
+    assert (about.cluster_id, about.features, about.producer_ids) == (
+        "west-id",
+        {},
+        range(1000, 2000),
+    )
+    assert about.migration == Migration(-1, 4, 100, 4)
+    assert tree.look(4).problems == ()
+    assert zookeeper.read["/cluster/id"] == 2
+    level = {"metadata.version": {"max_version_level": 21}}
+    zookeeper.put("/feature", {"version": 2, "status": 1, "features": level})
+    assert tree.look(5).about.features == {"metadata.version": 21}
+
+
+def test_zookeeper_and_brokers_of_two_clusters_are_told_at_once_and_nothing_is_judged() -> None:
+    zookeeper, brokers = FakeZookeeper.with_topic(), FakeCluster.with_topic()
+    zookeeper.put("/cluster/id", {"version": "1", "id": "east-id"})
+    brokers.cluster_id = "west-id"
+    watched = Watched(zookeeper, brokers, missed_rounds=3)
+    (told,) = watched.round()
+    assert isinstance(told, HealthObservation)
+    assert (told.problem, told.place) == (ProblemKind.UNREADABLE, "cluster")
+    assert "zk:2181/kafka is of cluster east-id" in told.reason
+    assert "brokers are of cluster west-id" in told.reason
+    assert "correct zookeeper_connect if west-id is the cluster to watch" in told.remedy
+    assert "bootstrap_servers if it is east-id" in told.remedy
+    # Brokers that do not answer now are no others.
+    brokers.errors = {"metadata": ClusterUnreachableError("somewhere:9092", "timed out")}
+    (again,) = watched.round()
+    assert again == replace(told, observed_at_ms=told.observed_at_ms + 5_000, round=2)
+    brokers.errors, brokers.cluster_id = {}, "east-id"
+    seen = watched.round()
+    assert [each.problem for each in health(seen)] == [ProblemKind.OK]
+    assert [each.bracket for each in partitions(seen)] == [Bracket.COHERENT]
+
+
+@pytest.mark.parametrize(
+    ("in_zookeeper", "of_brokers"),
+    [(None, None), (None, "west-id"), ("west-id", None), ("west-id", "west-id")],
+)
+def test_an_id_that_only_one_side_tells_is_no_difference(
+    in_zookeeper: str | None, of_brokers: str | None
+) -> None:
+    """Before 0.10.1 neither does; brokers that are away tell none."""
+    zookeeper, brokers = FakeZookeeper.with_topic(), FakeCluster.with_topic()
+    brokers.cluster_id = of_brokers
+    if in_zookeeper is not None:
+        zookeeper.put("/cluster/id", {"version": "1", "id": in_zookeeper})
+    seen = Watched(zookeeper, brokers).round()
+    assert (len(partitions(seen)), health(seen)) == (1, [])
+
+
+def kraft_takes_over(zookeeper: FakeZookeeper) -> None:
     content = {"version": 2, "brokerid": 3000, "timestamp": "1", "kraftControllerEpoch": 4}
-    zookeeper.put("/controller", content, owner=5)
-    (told,) = health(Watched(zookeeper).round())
-    assert "KRaft" in told.reason
+    zookeeper.put("/controller", content)
+    zookeeper.put("/controller_epoch", 8)
+    zookeeper.put("/migration", MIGRATION)
+
+
+def test_a_cluster_that_moved_to_kraft_is_told_at_once_and_nothing_is_judged_by_its_copy() -> None:
+    """Brokers in KRaft mode register with the quorum alone: the leaders of a tree that stands still
+    would look dead."""
+    zookeeper, brokers = FakeZookeeper.with_topic(), FakeCluster.with_topic()
+    watched = Watched(zookeeper, brokers, missed_rounds=3)
+    assert watched.partition().bracket is Bracket.COHERENT
+    kraft_takes_over(zookeeper)
+    for broker in (1, 2, 3):
+        zookeeper.delete(f"/brokers/ids/{broker}")
+        (told,) = watched.round()
+        assert isinstance(told, HealthObservation)
+        assert told.problem is ProblemKind.UNREADABLE
+        assert "KRaft controller 3000 is in charge" in told.reason
+        assert "without zookeeper_connect" in told.remedy
+    # Also without anybody in /controller.
+    zookeeper.delete("/controller")
+    (told,) = watched.round()
+    assert "KRaft controller 3000 is in charge" in told.reason  # type: ignore[union-attr]
+
+
+def test_a_kraft_controller_that_takes_over_during_a_round_leaves_nothing_coherent() -> None:
+    zookeeper, brokers = FakeZookeeper.with_topic(), FakeCluster.with_topic()
+    watched = Watched(zookeeper, brokers)
+    watched.round()
+
+    def take_over(name: str) -> None:
+        if name == "fetch 3":
+            brokers.before = lambda _: None
+            kraft_takes_over(zookeeper)
+
+    brokers.before = take_over
+    seen = watched.round()
+    assert [each.bracket for each in partitions(seen)] == [Bracket.NONE]
+    assert "KRaft controller 3000" in health(seen)[0].reason
+
+
+def test_a_migration_that_has_not_begun_is_nothing_and_one_rolled_back_is_told() -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    zookeeper.put("/migration", MIGRATION | {"kraft_controller_id": -1})
+    watched = Watched(zookeeper)
+    assert health(watched.round()) == []
+    zookeeper.put("/migration", MIGRATION)
+    seen = watched.round()
+    (told,) = health(seen)
+    assert (told.place, told.problem) == ("/migration", ProblemKind.UNREADABLE)
+    assert "rolled back" in told.remedy
+    assert [each.bracket for each in partitions(seen)] == [Bracket.COHERENT]
+    zookeeper.delete("/migration")
+    assert [each.problem for each in health(watched.round())] == [ProblemKind.OK]
+
+
+# -- log directories that were lost
+
+
+EVENTS = "/log_dir_event_notification"
+
+
+@pytest.mark.parametrize("taken_up", [True, False])
+def test_a_lost_log_directory_is_looked_for_at_once(taken_up: bool) -> None:
+    """The controller removes the event, most often before we can read it."""
+    zookeeper, brokers = FakeZookeeper.with_topic(), FakeCluster.with_topic()
+    zookeeper.put(EVENTS, None)
+    watched = Watched(zookeeper, brokers, missed_rounds=3, log_dirs_refresh_ms=3_600_000)
+    for _ in range(3):
+        assert health(watched.round()) == []
+    assert brokers.asked["log_dirs"] == 3
+    brokers.directories[2] = (LogDir("/data", KAFKA_STORAGE_ERROR),)
+    zookeeper.put(f"{EVENTS}/log_dir_event_0000000000", {"version": 1, "broker": 2, "event": 1})
+    if taken_up:
+        zookeeper.delete(f"{EVENTS}/log_dir_event_0000000000")
+    (told,) = health(watched.round())
+    assert (told.place, told.broker) == ("log directory /data of broker 2", 2)
+    assert brokers.asked["log_dirs"] == 6
+    watched.round()
+    assert brokers.asked["log_dirs"] == 6
+    # An event that nobody takes up is told where it stays.
+    places = {each.place for each in health(watched.round())}
+    assert (f"{EVENTS}/log_dir_event_0000000000" in places) is not taken_up
+
+
+def test_a_log_directory_lost_while_there_was_no_session_is_looked_for() -> None:
+    zookeeper, brokers = FakeZookeeper.with_topic(), FakeCluster.with_topic()
+    watched = Watched(zookeeper, brokers, log_dirs_refresh_ms=3_600_000)
+    watched.round()
+    zookeeper.lose_session()
+    zookeeper.put(f"{EVENTS}/log_dir_event_0000000007", {"version": 1, "broker": 2, "event": 1})
+    watched.round()
+    assert brokers.asked["log_dirs"] == 6
+
+
+def test_an_event_of_a_log_directory_names_the_broker_also_without_brokers_to_ask() -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    zookeeper.put(f"{EVENTS}/log_dir_event_0000000007", {"version": 1, "broker": 2, "event": 1})
+    watched = Watched(zookeeper, missed_rounds=2)
+    assert health(watched.round()) == []
+    (told,) = health(watched.round())
+    assert (told.problem, told.broker) == (ProblemKind.LOG_DIR_OFFLINE, 2)
 
 
 def test_brokers_that_are_all_away_do_not_keep_zookeeper_from_being_read() -> None:

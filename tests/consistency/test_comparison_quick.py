@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tidestaff.consistency.comparison_quick import compare_lineages
 from tidestaff.consistency.comparison_verdict import Outcome
 from tidestaff.consistency.minority import BY_LINEAGE, BY_MAJORITY
@@ -44,6 +45,22 @@ def test_where_a_cleaner_was_a_missing_epoch_is_lawful() -> None:
     verdict = compare_lineages([c.extent for c in copies])
     assert verdict.outcome is Outcome.NOT_COMPARABLE
     assert verdict.differences == ()
+
+
+@pytest.mark.parametrize("cleaned_up_to", [9, 3, None], ids=["all", "some", "nobody-told"])
+def test_where_a_cleaner_was_lineages_that_agree_are_equal(cleaned_up_to: int | None) -> None:
+    copies = [copy(b, (0, 5), (2, 4), cleaned_up_to=cleaned_up_to) for b in (1, 2, 3)]
+    verdict = compare_lineages([c.extent for c in copies])
+    assert verdict.outcome is Outcome.EQUAL
+    assert (verdict.equal_up_to, verdict.epoch) == (9, 2)
+
+
+def test_above_the_cleaner_point_copies_still_diverge() -> None:
+    copies = [copy(b, (0, 5), (2, 4), cleaned_up_to=3) for b in (1, 2)]
+    copies.append(copy(3, (0, 6), (1, 3), cleaned_up_to=3))
+    verdict = compare_lineages([c.extent for c in copies])
+    assert verdict.outcome is Outcome.DIVERGED
+    assert verdict.differences[0].offsets.start == 5
 
 
 def test_without_lineages_nothing_is_said() -> None:

@@ -117,6 +117,123 @@ def test_a_leader_that_writes_on_within_the_round_has_lost_what_its_first_word_l
     assert (lost.offsets, lost.broker) == (OffsetRange(8, 10), 2)
 
 
+def committing_beyond_a_loss(version: str) -> Watch:
+    """Seed 8010 of the search: broker 1 slept while 2 was elected with 10 of its 20; what was lost
+    is reported. It awakes, and nobody in office answers while it shows 25 of its own."""
+    watch = Watch(version=version).all_logs(epochs=epochs_of(version, (0, 0))).settle()
+    watch.append(10).see()
+    watch.log(1, up=False).change(leader=2, epoch=1, isr=(2,)).log(1, believes=0, leads=True)
+    watch.log(2, leo=10, hw=10, epochs=epochs_of(version, (0, 0), (1, 10)))
+    watch.log(3, leo=10, hw=10).see()
+    assert watch.raised.pop("TRN001").offsets == OffsetRange(10, 20)
+    watch.log(2, up=False).log(1, up=True, leo=25, hw=25).see(2)
+    assert "TRN001" not in watch.raised
+    return watch
+
+
+WITH_AND_WITHOUT_EPOCHS = pytest.mark.parametrize("version", ["3.9.1", "0.10.2.2"])
+
+
+@WITH_AND_WITHOUT_EPOCHS
+@pytest.mark.parametrize("still_shown", [False, True])
+def test_what_a_deposed_leader_commits_beyond_a_reported_loss_is_lost(
+    version: str, *, still_shown: bool
+) -> None:
+    watch = committing_beyond_a_loss(version)
+    watch.log(1, up=still_shown).log(2, up=True).see()
+    assert watch.raised.pop("TRN001").offsets == OffsetRange(20, 25), "and no more than that"
+    watch.log(1, up=True).see(3)
+    watch.log(2, up=False).see(2)
+    watch.log(2, up=True).see(2)
+    assert "TRN001" not in watch.raised, "reported once"
+    assert watch.memory is not None
+    assert watch.memory.beside == ()
+
+
+@WITH_AND_WITHOUT_EPOCHS
+def test_what_it_goes_on_to_commit_is_lost_when_it_is_shown(version: str) -> None:
+    watch = committing_beyond_a_loss(version)
+    watch.log(2, up=True).see()
+    watch.raised.clear()
+    watch.log(2, up=False).log(1, leo=27, hw=27).see()
+    watch.log(2, up=True).log(1, up=False).see()
+    assert watch.raised["TRN001"].offsets == OffsetRange(25, 27)
+
+
+@WITH_AND_WITHOUT_EPOCHS
+def test_what_the_deposed_leader_still_has_when_it_is_back_in_office_is_not_lost(
+    version: str,
+) -> None:
+    """Its HW may lag at first."""
+    watch = committing_beyond_a_loss(version)
+    watch.change(leader=1, epoch=2, isr=(1,)).log(1, hw=10, believes=2)
+    watch.log(1, epochs=epochs_of(version, (0, 0), (2, 25))).see(2)
+    watch.log(1, hw=25).see(2)
+    assert "TRN001" not in watch.raised
+    assert watch.memory is not None
+    assert watch.memory.beside == ()
+    assert watch.memory.committed_end == 25
+
+
+def test_what_may_be_there_again_without_epochs_is_not_lost() -> None:
+    """The one in office has as many: whose they are, nobody can tell. Of what it has not, all."""
+    watch = committing_beyond_a_loss("0.10.2.2")
+    watch.log(1, up=False).log(2, up=True, leo=23, hw=23).see()
+    assert watch.raised.pop("TRN001").offsets == OffsetRange(23, 25)
+    watch = committing_beyond_a_loss("0.10.2.2")
+    watch.log(1, up=False).log(2, up=True, leo=25, hw=25).see(2)
+    assert "TRN001" not in watch.raised
+
+
+@WITH_AND_WITHOUT_EPOCHS
+@pytest.mark.parametrize("in_office", [False, True])
+def test_a_commit_that_a_torn_round_showed_is_reported_once(
+    version: str, *, in_office: bool
+) -> None:
+    """The deposed leader shows it again later, with the one in office or without."""
+    watch = lost_once(version)
+    watch.log(3, up=False).log(2, leo=15, hw=15).set(bracket=Bracket.STRADDLED).see()
+    watch.log(2, up=False).log(3, up=True).set(bracket=Bracket.COHERENT).see()
+    assert watch.raised.pop("TRN001").offsets == OffsetRange(10, 15)
+    watch.log(2, up=True).log(3, up=in_office).see()
+    watch.log(3, up=True).see()
+    assert "TRN001" not in watch.raised
+    watch.log(2, leo=17, hw=17).see()
+    assert watch.raised["TRN001"].offsets == OffsetRange(15, 17)
+
+
+def back_in_office(version: str) -> Watch:
+    """Broker 1 is elected again with what was reported as lost. It is seen in office once, in a
+    round that straddles a change."""
+    watch = committing_beyond_a_loss(version)
+    watch.change(leader=1, epoch=2, isr=(1,), bracket=Bracket.STRADDLED)
+    return watch.log(1, believes=2, epochs=epochs_of(version, (0, 0), (2, 25)))
+
+
+@WITH_AND_WITHOUT_EPOCHS
+def test_what_was_lost_and_came_back_to_office_in_a_torn_round_can_be_lost_again(
+    version: str,
+) -> None:
+    """Seed 9028 of the search."""
+    watch = back_in_office(version)
+    watch.see()
+    watch.stop(1).change(leader=2, epoch=3, isr=(2,), bracket=Bracket.COHERENT).log(2, up=True)
+    watch.log(2, epochs=epochs_of(version, (0, 0), (1, 10))).see()
+    assert watch.raised.pop("TRN001").offsets == OffsetRange(10, 25)
+    watch.see(3)
+    assert "TRN001" not in watch.raised, "reported once"
+
+
+@WITH_AND_WITHOUT_EPOCHS
+def test_what_was_lost_does_not_come_back_to_office_by_old_metadata(version: str) -> None:
+    """Broker 3 has heard of a later epoch than that in which broker 1 leads."""
+    watch = back_in_office(version)
+    watch.log(3, believes=3).see()
+    watch.stop(1).change(leader=2, epoch=3, isr=(2,), bracket=Bracket.COHERENT).log(2, up=True)
+    watch.log(2, epochs=epochs_of(version, (0, 0), (1, 10))).see()
+    assert watch.raised["TRN001"].offsets == OffsetRange(20, 25)
+
+
 def deposed_but_committing(*epochs: tuple[int, int], topic_id: bool = True) -> Watch:
     """Broker 2 leads with all 20; broker 1 has heard of it only after one more fetch of 3."""
     watch = Watch().settle()

@@ -19,6 +19,7 @@ from tidestaff.consistency.truncation import ReplicaLog, predict_truncation
 from tidestaff.consistency.versions import Mode, rules_for
 from tidestaff.streaming.lab.errors import LabError
 
+from tests.field.field_losses import LOSS_CODES, Loss, consumers_ends, lost
 from tests.field.field_watch import Watch
 from tests.field.lab import running
 
@@ -67,9 +68,9 @@ class Tally:
     compared: int = 0
     cuts: int = 0
     wrong: list[str] = field(default_factory=list)
-    unclean: int = 0
-    unclean_named: int = 0
-    unclean_notes: list[str] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+    not_named: list[str] = field(default_factory=list)
+    nothing_lost: int = 0
     alerts: list[Alert] = field(default_factory=list)
     logged: set[tuple[str, int]] = field(default_factory=set)
     took_s: float = 0.0
@@ -81,6 +82,18 @@ class Tally:
         nobody else is left, with or without leave."""
         grave = [a for a in self.alerts if a.grave and not a.subject.startswith(UNCLEAN)]
         return [a for a in grave if a not in self.last_known_leaders]
+
+    @property
+    def false_losses(self) -> list[Alert]:
+        """Where unclean elections are allowed: what was told as lost and was not."""
+        return [
+            alert
+            for alert in self.alerts
+            if alert.code in LOSS_CODES
+            and alert.subject.startswith(UNCLEAN)
+            and alert.first is not None
+            and not any(each.told_by(alert) for each in self.losses)
+        ]
 
     @property
     def last_known_leaders(self) -> list[Alert]:
@@ -115,12 +128,20 @@ def play(
             )
         with Watch(lab, f"{CLEAN}|{UNCLEAN}", every_s=0.7) as watch:
             while tally.rounds < rounds and (until is None or time.monotonic() < until):
-                started = time.monotonic()
+                started, known, told = time.monotonic(), len(tally.losses), len(watch.alerts)
                 how = _round(lab, watch, tally, chance)
                 tally.rounds += 1
-                say(f"round {tally.rounds}: {how}, {time.monotonic() - started:.0f} s")
+                took_s = time.monotonic() - started
+                say(f"round {tally.rounds}: {how}, {took_s:.0f} s {tally.losses[known:] or ''}")
+                for alert in watch.alerts[told:]:
+                    if alert.grave:
+                        say(f"  {alert}: expected {alert.expected}, observed {alert.observed}")
             watch.wait_rounds(3)
             tally.alerts = watch.alerts
+            for alert in (*tally.unexpected, *tally.false_losses):
+                say(f"unexpected: {alert}: expected {alert.expected}, observed {alert.observed}")
+                for each in watch.shown(alert):
+                    say(f"  seen: {each}")
         tally.logged = {
             (found["partition"], int(found["leader"]))
             for node in lab.brokers
@@ -139,30 +160,32 @@ def _round(lab: Lab, watch: Watch, tally: Tally, chance: random.Random) -> str:
     victim = lab.clients.controller() if of_controller else chance.choice(lab.brokers)
     others = [broker for broker in lab.brokers if broker != victim]
     watch.wait_rounds(1)
-    ends: dict[int, int] = {}
+    led: list[int] = []
     if how in {"tail", "alone"}:
+        kraft = tally.kind.mode == "kraft"
+        led = [p.partition for p in lab.clients.describe(UNCLEAN) if p.leader == victim]
         try:
-            kraft = tally.kind.mode == "kraft"
-            ends = _make_tail(lab, victim, chance, alone=how == "alone", kraft=kraft)
+            _make_tail(lab, victim, chance, alone=how == "alone", kraft=kraft)
         except LabError:
-            # 2.8 may wait for ever for an answer to its change of the ISR: nothing is committed.
+            # 2.8 may wait for ever for an answer to its change of the ISR.
             if not tally.kind.version.startswith("2.8."):
                 raise
-            how = "tail"
-        if how == "alone":
+            how = "alone, unanswered"
+        if how != "tail":
+            # Its last try may have been committed just now. What is committed and lost between two
+            # rounds nobody has seen.
             watch.wait_rounds(2)
+    told = consumers_ends(lab, victim, UNCLEAN, led)
     if how == "stop":
         lab.stop(victim)
     else:
         lab.kill(victim)
     lab.heal()
-    lost = how == "alone"
     # Whatever the victim may have committed alone stays without a leader where that is not unclean.
     lab.clients.until(CLEAN, lambda s: _led_by(s, [NOBODY, *others]), 60)
     lab.clients.until(UNCLEAN, lambda s: _led_by(s, others), 60)
     watch.wait_rounds(1)
-    if lost:
-        _judge_unclean(lab, watch, tally, ends)
+    _judge_unclean(lab, watch, tally, victim, told)
     _write(lab, chance, acks=chance.choice(("all", 1)))
     time.sleep(0.5)
     predicted = _predict(lab, tally.kind, victim)
@@ -188,22 +211,18 @@ def _write(lab: Lab, chance: random.Random, *, acks: str | int) -> None:
     lab.clients.produce_many(batches, acks=acks)
 
 
-def _make_tail(
-    lab: Lab, victim: int, chance: random.Random, *, alone: bool, kraft: bool
-) -> dict[int, int]:
-    """Cut the victim off and write to what it leads. `alone`: until it commits without the others;
-    returns where each partition of the unclean topic that it led then ended."""
+def _make_tail(lab: Lab, victim: int, chance: random.Random, *, alone: bool, kraft: bool) -> None:
+    """Cut the victim off and write to what it leads. `alone`: until it commits without others."""
     for other in lab.brokers:
         if other != victim:
             lab.cut(victim, other, inner_only=alone and kraft)
     led = [p for p in lab.clients.describe(CLEAN, UNCLEAN) if p.leader == victim]
     if alone:
         time.sleep(2 * LAG_MS / 1_000)
-    batches = {(p.topic, p.partition): [b"tail"] * chance.randint(1, 5) for p in led}
-    offsets = lab.clients.produce_many(
-        batches, acks="all" if alone else 1, at=lab.bootstrap_of(victim)
-    )
-    return {p: found[-1] + 1 for (t, p), found in offsets.items() if t == UNCLEAN and found}
+    batches = {
+        (p.topic, p.partition): [b"tail %d" % n for n in range(chance.randint(1, 5))] for p in led
+    }
+    lab.clients.produce_many(batches, acks="all" if alone else 1, at=lab.bootstrap_of(victim))
 
 
 def _disk(lab: Lab, broker: int) -> dict[TopicPartition, DiskReplica]:
@@ -273,24 +292,22 @@ def _compare(
             )
 
 
-def _judge_unclean(lab: Lab, watch: Watch, tally: Tally, ends: dict[int, int]) -> None:
-    """Each partition the victim committed alone is now led by another, which lacks the end."""
-    for partition, end in ends.items():
-        (now,) = [p for p in lab.clients.describe(UNCLEAN) if p.partition == partition]
-        disk = _disk(lab, now.leader)[TopicPartition(UNCLEAN, partition)]
-        expected = (disk.log_end_offset, end)
-        tally.unclean += 1
-        subject = f"{UNCLEAN}-{partition}"
+def _judge_unclean(lab: Lab, watch: Watch, tally: Tally, victim: int, told: dict[int, int]) -> None:
+    """Each partition the victim led is now led by another, which may lack what was committed."""
+    dead = _disk(lab, victim)
+    for number, end in told.items():
+        (now,) = [p for p in lab.clients.describe(UNCLEAN) if p.partition == number]
+        place, subject = TopicPartition(UNCLEAN, number), f"{UNCLEAN}-{number}"
+        folder = lab.replica_dir(victim, UNCLEAN, number)
+        loss = lost(subject, end, dead[place], _disk(lab, now.leader)[place], folder)
+        if loss is None:
+            tally.nothing_lost += 1
+            continue
+        tally.losses.append(loss)
 
-        def named(wanted: tuple[int | None, int] = expected, place: str = subject) -> bool:
-            return any(
-                a.code in {"TRN001", "ELE009"} and (a.first, a.end) == wanted
-                for a in watch.alerts
-                if a.subject == place
-            )
+        def named(wanted: Loss = loss) -> bool:
+            return any(wanted.told_by(alert) for alert in watch.alerts)
 
-        if watch.wait_until(named, 15, must=False):
-            tally.unclean_named += 1
-        else:
-            told = [str(a) for a in watch.alerts if a.subject == subject and a.grave]
-            tally.unclean_notes.append(f"{subject}: lost {expected}, told {told[-3:]}")
+        if not watch.wait_until(named, 15, must=False):
+            grave = [str(a) for a in watch.alerts if a.subject == subject and a.grave]
+            tally.not_named.append(f"{subject}: lost {loss[1:3]}, told {grave[-3:]}")

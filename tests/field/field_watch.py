@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 GRAVE = frozenset({FindingClass.LOSS, FindingClass.DIVERGENCE, FindingClass.PROTOCOL})
 """What a healthy cluster must never be accused of, whatever is done to its processes."""
+
+_KEPT = 12
+"""Samples of each subject that are kept for whoever must find out why something was raised."""
 
 
 class Alert(NamedTuple):
@@ -81,6 +85,8 @@ class Watch(threading.Thread):
         self._found: list[Alert] = []
         self._open: dict[str, set[tuple[str, int | None, OffsetRange | None]]] = {}
         self._last: list[Observation] = []
+        self._lately: dict[str, deque[Observation]] = {}
+        self._shown: dict[Alert, tuple[Observation, ...]] = {}
         self.began = time.monotonic()
         self.took: list[float] = []
         self.rounds = 0
@@ -121,6 +127,7 @@ class Watch(threading.Thread):
         with self._lock:
             for observation in seen:
                 key = subject(observation)
+                self._lately.setdefault("/".join(key), deque(maxlen=_KEPT)).append(observation)
                 self._memories[key], verdicts = step(self._memories.get(key), observation)
                 self._keep("/".join(key), verdicts.violated)
             self._last = seen
@@ -136,7 +143,10 @@ class Watch(threading.Thread):
                 first, end = each.offsets or (None, None)
                 at_s, number = time.monotonic() - self.began, self.rounds + 1
                 said = (each.expected, each.observed, each.broker, first, end)
-                self._found.append(Alert(each.code, place, *said, at_s, number))
+                alert = Alert(each.code, place, *said, at_s, number)
+                self._found.append(alert)
+                if alert.grave:
+                    self._shown[alert] = tuple(self._lately[place])
             now.add(known)
         self._open[place] = now
 
@@ -146,6 +156,11 @@ class Watch(threading.Thread):
     def alerts(self) -> list[Alert]:
         with self._lock:
             return list(self._found)
+
+    def shown(self, alert: Alert) -> tuple[Observation, ...]:
+        """The samples up to the one that raised a grave alert: what to look at if it is false."""
+        with self._lock:
+            return self._shown.get(alert, ())
 
     @property
     def grave(self) -> list[Alert]:

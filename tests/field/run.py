@@ -141,19 +141,30 @@ def truncation_rows(tally: field_truncation.Tally) -> list[Row]:
             tally.took_s,
         )
     ]
-    if tally.unclean:
+    if tally.losses or tally.false_losses:
         rows.append(
             Row(
                 "truncation",
                 "unclean elections among them",
                 str(tally.kind),
-                f"{tally.unclean} losses, each named with its exact range",
-                f"{tally.unclean_named} named" + "".join(f"; {n}" for n in tally.unclean_notes[:4]),
-                tally.unclean == tally.unclean_named,
+                f"{len(tally.losses)} losses of committed records, each named with its exact range"
+                "; none where nothing committed was lost",
+                _of_losses(tally),
+                not tally.not_named and not tally.false_losses,
                 0,
             )
         )
     return rows
+
+
+def _of_losses(tally: field_truncation.Tally) -> str:
+    twice = [each for each in tally.losses if each.twice]
+    text = f"{len(tally.losses) - len(tally.not_named)} named"
+    if twice:
+        text += f" ({len(twice)} with records that the producer wrote twice)"
+    text += "".join(f"; {note}" for note in tally.not_named[:4])
+    text += f"; {tally.nothing_lost} more leaders died and nothing committed was lost"
+    return f"{text}; told as lost beside: {listed(tally.false_losses)}"
 
 
 def lively(folder: Path, options: argparse.Namespace, keep: Keep) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tidestaff.connectors.disk_replica import DiskReplica
+from tidestaff.consistency.model import TopicPartition
 
 from tests.field import field_kip101, field_truncation
 from tests.field.field_cost import Block, Quad, noise_of_p99, p99_ratio, quad_of
+from tests.field.field_losses import Loss, committed_end, lost, records
 from tests.field.field_report import Row, merge, page
 from tests.field.field_watch import Alert
 from tests.field.lab import Kind, need_jars
@@ -80,3 +83,44 @@ def test_the_p99_of_all_blocks_that_were_watched_is_compared_with_that_of_the_ot
     calm, felt = Block(1, [1.0] * 99 + [5.0]), Block(1, [1.0] * 98 + [6.0, 9.0])
     assert p99_ratio([Quad((felt, felt), (calm, calm))]) == pytest.approx(9 / 5)
     assert noise_of_p99([Quad((felt, felt), (calm, calm))]) == 1
+
+
+def test_a_tail_beyond_the_watermark_was_not_committed_and_is_not_lost(tmp_path: Path) -> None:
+    place = TopicPartition("unclean", 0)
+    dead = DiskReplica(place, "/d", high_watermark=3, log_end_offset=9)
+    leader = DiskReplica(place, "/d", high_watermark=3, log_end_offset=5)
+    assert lost("unclean-0", 5, dead, leader, tmp_path) is None
+    assert committed_end(7, dead) == 7
+    assert committed_end(2, dead) == 3
+
+
+def test_records_that_a_producer_wrote_twice_are_lost_twice(tmp_path: Path) -> None:
+    """Its second try is a batch of its own, and what is acknowledged is the offset of one."""
+    place = TopicPartition("unclean", 0)
+    segment = b"".join(batch(base, [b"tail 0", b"tail 1"]) for base in (4, 6))
+    (tmp_path / "00000000000000000000.log").write_bytes(batch(0, [b"x"] * 4) + segment)
+    assert records(tmp_path)[3:] == [
+        (3, b"x"),
+        *((4, b"tail 0"), (5, b"tail 1"), (6, b"tail 0"), (7, b"tail 1")),
+    ]
+    dead = DiskReplica(place, "/d", high_watermark=4, log_end_offset=8)
+    loss = lost("unclean-0", 8, dead, dead._replace(log_end_offset=4), tmp_path)
+    assert loss == Loss("unclean-0", 4, 8, twice=2)
+    told = Alert("TRN001", "unclean-0", "", "", 1, 4, 8, 0.0)
+    assert loss.told_by(told)
+    assert not loss.told_by(told._replace(end=6))
+    tally = field_truncation.Tally(Kind("2.8.2", "zookeeper"), losses=[loss], alerts=[told])
+    assert all(each.holds for each in truncation_rows(tally))
+    tally.alerts.append(told._replace(first=2))
+    assert [each.holds for each in truncation_rows(tally)] == [True, False]
+
+
+def batch(base: int, values: list[bytes]) -> bytes:
+    from kafka.record.default_records import DefaultRecordBatchBuilder  # noqa: PLC0415 - warns
+
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 10_000)
+    for number, value in enumerate(values):
+        builder.append(number, 1, None, value, [])
+    made = bytearray(builder.build())
+    made[:8] = base.to_bytes(8, "big")
+    return bytes(made)

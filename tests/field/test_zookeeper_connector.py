@@ -187,7 +187,51 @@ def test_what_is_told_is_what_the_znodes_and_the_brokers_say(lab: Lab) -> None:
         assert {r.broker: r.broker_epoch for r in watch.cluster.registrations} == {
             broker: client.get(f"/brokers/ids/{broker}")[1].czxid for broker in BROKERS
         }
+        about_the_cluster(lab, topic, watch, client)
         assert watch.raised == {}
+
+
+def about_the_cluster(lab: Lab, topic: str, watch: Watching, client: Any) -> None:
+    """Brokers and ZooKeeper are of one cluster; the first producer that wants an id changes what
+    the node says of them. Nothing in any of it is malformed to us."""
+    connector: Any = watch.connector
+    tree, reader = connector._metadata._tree, connector._reader
+    node = json.loads(client.get("/cluster/id")[0])
+    assert {reader.metadata(turn).cluster_id for turn in range(3)} == {node["id"]}
+    assert tree._last.about.cluster_id == node["id"]
+    assert tree._last.about.features == json.loads(client.get("/feature")[0])["features"] == {}
+    assert tree._last.about.migration is None
+    lab.tool(
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--topic", topic, "--num-records", "10", "--record-size", "10", "--throughput", "-1"),
+        *("--producer-props", f"bootstrap.servers={lab.bootstrap}", "enable.idempotence=true"),
+    )
+    block = json.loads(client.get("/latest_producer_id_block")[0])
+    watch.until(lambda _: tree._last.about.producer_ids is not None)
+    ids = tree._last.about.producer_ids
+    assert (str(ids.start), str(ids.stop - 1)) == (block["block_start"], block["block_end"])
+    assert tree._last.problems == ()
+
+    # An event is gone as soon as the controller has seen it; we know that there was one.
+    events, asked = tree._last.about.log_dir_events, []
+    log_dirs = reader.log_dirs
+    reader.log_dirs = lambda broker: [asked.append(broker), log_dirs(broker)][1]
+    lost = json.dumps({"version": 1, "broker": 2, "event": 1}).encode()
+    client.create("/log_dir_event_notification/log_dir_event_", lost, sequence=True)
+    watch.until(lambda _: tree._last.about.log_dir_events > events)
+    assert set(asked) == set(BROKERS)
+
+    # As if zookeeper_connect led to another cluster.
+    data = client.get("/cluster/id")[0]
+    client.set("/cluster/id", json.dumps({**node, "id": "another"}).encode())
+    try:
+        told = connector.round()
+    finally:
+        client.set("/cluster/id", data)
+    assert [each.place for each in told] == ["cluster"]
+    assert "is of cluster another" in told[0].reason
+    assert f"are of cluster {node['id']}" in told[0].reason
+    watch.until(whole)
 
 
 def test_a_setting_changed_in_zookeeper_counts_in_the_next_round(lab: Lab, topic: str) -> None:

@@ -25,6 +25,7 @@ from tidestaff.streaming.settings import Cluster
 from tidestaff.streaming.sources.collecting import collector_of
 
 from tests.connectors.fake_zookeeper import FakeZookeeper
+from tests.connectors.test_zookeeper import znodes_of_the_page
 from tests.field.secured import make_certificates
 
 if TYPE_CHECKING:
@@ -144,9 +145,11 @@ def _filled(secured: Secured) -> Iterator[None]:
 
 
 @contextmanager
-def connector(connect: str, secrets: dict[str, str] | None = None, **more: Any) -> Iterator[Any]:
+def connector(
+    connect: str, secrets: dict[str, str] | None = None, chroot: str = CHROOT, **more: Any
+) -> Iterator[Any]:
     options = {
-        "zookeeper_connect": connect + CHROOT,
+        "zookeeper_connect": connect + chroot,
         "zookeeper_timeout_ms": 40_000,
         "version": "3.9.1",
         "jitter_ms": 0,
@@ -274,3 +277,41 @@ def test_the_right_to_read_is_all_that_is_needed(secured: Secured) -> None:
     with connector(secured.plain) as made:
         (cluster, *_) = made.round()
     assert [each.broker for each in cluster.registrations] == [1, 2, 3]
+
+
+def test_the_znodes_on_the_page_are_all_that_must_be_readable(secured: Secured) -> None:
+    """Everything is closed but those, which a digest may read. Without it all of them are named."""
+    from kazoo.client import KazooClient  # noqa: PLC0415 - slow
+    from kazoo.security import make_digest_acl  # noqa: PLC0415
+
+    chroot = "/clusters/closed"
+    listed, below = znodes_of_the_page()
+    tree = FakeZookeeper.with_topic()
+    tree.put("/cluster/id", {"version": "1", "id": "west-id"})
+    tree.put("/feature", {"version": 2, "status": 1, "features": {}})
+    for path in ("/latest_producer_id_block", "/log_dir_event_notification", "/config/users/me"):
+        tree.put(path, None)
+    client = KazooClient(secured.plain, timeout=60)
+    client.start(60)
+    try:
+        for path, node in tree.nodes.items():
+            ephemeral = bool(node.ephemeral_owner)
+            client.create(chroot + path, node.data, ephemeral=ephemeral, makepath=True)
+        made = {path.rsplit("/", up)[0] for path in tree.nodes for up in range(path.count("/"))}
+        for path in sorted(made, reverse=True):
+            mine = path in listed or any(path.startswith(f"{each}/") for each in below)
+            reader = (USER, PASSWORD) if mine else ("somebody", "else")
+            client.set_acls(chroot + path, [make_digest_acl(*reader, read=True)])
+        client.set_acls(chroot, [make_digest_acl("somebody", "else", read=True)])
+        digest = {"zookeeper_digest": f"{USER}:{PASSWORD}"}
+        with connector(secured.plain, digest, chroot=chroot) as made_with:
+            seen = made_with.round()
+            about = made_with._metadata._tree._last.about
+        assert (topics(seen), places(seen)) == ({"orders"}, set())
+        assert (about.cluster_id, about.features) == ("west-id", {})
+        with connector(secured.plain, chroot=chroot) as made_without:
+            refused = places(made_without.round())
+        assert refused == listed & made
+    finally:
+        client.stop()
+        client.close()

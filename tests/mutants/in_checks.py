@@ -783,6 +783,18 @@ _REPLICAS: Final = (
             "somebody in office by old metadata says nothing of a later leader's commits",
         ),
         (
+            "trn-beside-waits-for-epochs-that-never-come",
+            "            and (leader.lineage or known.epoch == UNKNOWN_EPOCH)\n",
+            "            and leader.lineage\n",
+            "logs without epochs have ends",
+        ),
+        (
+            "trn-torn-rounds-forgotten",
+            "    return max(remembered.log_end_offset, remembered.led_to)\n",
+            "    return remembered.log_end_offset\n",
+            "what a torn round showed, and was reported, is not new when it is shown again",
+        ),
+        (
             "trn-loss-by-the-watermark",
             "    missing = [OffsetRange(max(end, proof.start), proof.end)]\n",
             (

@@ -589,6 +589,16 @@ _MEMORY: Final = (
         ),
     ),
     *faults_in(
+        "remember.py",
+        ("consistency/test_lost_twice.py", *_STORIES),
+        (
+            "mem-torn-rounds-show-no-leader",
+            "    return remembered._replace(led_to=end)\n",
+            "    return remembered\n",
+            "what a torn round showed, and was reported, is not new when it is shown again",
+        ),
+    ),
+    *faults_in(
         "ledger.py",
         ("consistency/test_lost_twice.py", *_STORIES),
         (
@@ -656,6 +666,36 @@ _MEMORY: Final = (
             "        for left in without(part.offsets, [unknown, *held, *told]):\n",
             "        for left in without(part.offsets, [unknown, *held]):\n",
             "what was reported as lost is not lost again",
+        ),
+        (
+            "mem-nothing-beyond-a-loss",
+            "            for each in _committed_beyond_lost(known, reading, watermark):\n",
+            "            for each in ():\n",
+            "what is committed beyond a reported loss is lost too",
+        ),
+        (
+            "mem-nobody-in-office-in-a-torn-round",
+            "        lost = () if in_office else known.lost\n",
+            "        lost = known.lost\n",
+            "what a leader in office has below its HW is committed, whatever was lost there",
+        ),
+        (
+            "mem-in-office-by-old-metadata",
+            "        in_office = reading is sight.leader and not sight.known_to_be_old\n",
+            "        in_office = reading is sight.leader\n",
+            "a deposed leader and old metadata agree with each other",
+        ),
+        (
+            "mem-beyond-a-loss-with-the-loss",
+            "        for left in without(part.offsets, told):\n",
+            "        for left in (part.offsets,) if told else ():\n",
+            "what was reported as lost is not lost again",
+        ),
+        (
+            "mem-beside-without-epochs-never-settled",
+            "        or (known.epoch != UNKNOWN_EPOCH and not leader.lineage)\n",
+            "        or not leader.lineage\n",
+            "what somebody in office has committed is the ledger's, with epochs or without",
         ),
         (
             "mem-loss-reported-for-ever",

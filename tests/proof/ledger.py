@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Loss,
         StaleWrite,
         Stranded,
+        TornTail,
         UncleanElection,
     )
     from tidestaff.consistency.model import BrokerId
@@ -32,10 +33,11 @@ if TYPE_CHECKING:
     from tests.proof.histories import Watched
     from tests.proof.watching import Alarm, Glimpse
 
-Entry = TypeVar("Entry", "Loss", "Divergence", "UncleanElection", "StaleWrite", "Stranded")
+Entry = TypeVar(
+    "Entry", "Loss", "Divergence", "UncleanElection", "StaleWrite", "Stranded", "TornTail"
+)
 NOT_COMMITTED: Final = "no sample showed the commit"
 DOUBTFUL: Final = "shown in a later epoch than the metadata's, without a topic id"
-OUT_OF_OFFICE: Final = "committed out of office beside a reported loss, without topic ids"
 LOST_TWICE: Final = "reported as lost before, and nobody in office was seen with them since"
 NOT_AFTER: Final = "no coherent sample of a leader after it"
 REGAINED: Final = "the next leader that was seen has them again"
@@ -48,6 +50,7 @@ SKIPPED: Final = "states skipped between two samples"
 DELETING: Final = "the topic was being deleted by the first sample after it"
 STRAY: Final = "committed by a deposed leader that is no longer assigned, which nobody asks"
 REPLACED_DISK: Final = "the disk was replaced while the broker was away, no lineage before 0.11"
+TORN_TAIL: Final = "a power loss took what was not flushed, no lineage before 0.11"
 TOO_WIDE: Final = "its range goes below a log start that no sample had shown"
 FELL_BACK: Final = "all of it removed since the last sample, and the log fell back below it"
 UNEXPLAINED: Final = "unexplained"
@@ -93,8 +96,11 @@ def judge(watched: Watched) -> Outcome:
         if is_too_wide(watched, alarm):
             whole = _claimed_beyond(watched, alarm) == [alarm.violated.offsets]
             found.reasons[f"loss raised: {FELL_BACK if whole else TOO_WIDE}"] += 1
-        if is_replaced_disk(watched, alarm) and not _differs(watched, alarm):
-            found.reasons[f"TRN006 raised: {REPLACED_DISK}"] += 1
+        if alarm.violated.code == "TRN006" and not _differs(watched, alarm):
+            if is_replaced_disk(watched, alarm):
+                found.reasons[f"TRN006 raised: {REPLACED_DISK}"] += 1
+            elif is_torn_tail(watched, alarm):
+                found.reasons[f"TRN006 raised: {TORN_TAIL}"] += 1
     for loss in cluster.truth.losses:
         _count(found, "loss", *_loss_found(watched, loss))
     for divergence in cluster.truth.divergences:
@@ -126,7 +132,11 @@ def is_true(watched: Watched, alarm: Alarm) -> bool:
     if code == "TRN001":
         return not _claimed_beyond(watched, alarm) or is_too_wide(watched, alarm)
     if code in DIFFERENT_RECORDS and offsets is not None:
-        return _differs(watched, alarm) or is_replaced_disk(watched, alarm)
+        return (
+            _differs(watched, alarm)
+            or is_replaced_disk(watched, alarm)
+            or is_torn_tail(watched, alarm)
+        )
     if code == "ISR001":
         return any(s.broker == alarm.violated.broker for s in _by(truth.stranded, alarm))
     return code == "CTL004" and _written_by_a_stale_controller(watched, alarm)
@@ -214,12 +224,16 @@ def _commit_seen(watched: Watched, loss: Loss, alarm: Alarm, offsets: OffsetRang
 
 def _differs(watched: Watched, alarm: Alarm) -> bool:
     offsets = alarm.violated.offsets
+    return offsets is not None and covers(_differing(watched, alarm), offsets)
+
+
+def _differing(watched: Watched, alarm: Alarm) -> list[OffsetRange]:
     known = [
         found.offsets
         for found in _by(watched.cluster.truth.divergences, alarm)
         if alarm.violated.broker in found.brokers
     ]
-    return offsets is not None and covers([*alarm.differing, *known], offsets)
+    return [*alarm.differing, *known]
 
 
 def is_replaced_disk(watched: Watched, alarm: Alarm) -> bool:
@@ -232,16 +246,7 @@ def is_replaced_disk(watched: Watched, alarm: Alarm) -> bool:
         return False
     if watched.plan.every_ms == EVERY_STEP:
         return False
-    # It is raised again in every round; what counts is when it was raised first.
-    first = min(
-        (
-            each
-            for each in watched.watcher.alarms
-            if (each.violated.code, each.violated.broker) == ("TRN006", alarm.violated.broker)
-            and (each.partition, each.leader_epoch) == (alarm.partition, alarm.leader_epoch)
-        ),
-        key=lambda each: each.at_ms,
-    )
+    first = _first_raised(watched, alarm)
     return any(
         action["do"] == "wipe_disk"
         and action["applied"]
@@ -249,6 +254,39 @@ def is_replaced_disk(watched: Watched, alarm: Alarm) -> bool:
         and action["at_ms"] <= first.until_ms
         and _looks_as_before(watched, first, since_ms=action["at_ms"])
         for action in watched.cluster.actions
+    )
+
+
+def is_torn_tail(watched: Watched, alarm: Alarm) -> bool:
+    """The same of a power loss, which takes the end of a log that was not flushed: the replica kept
+    what was left and has its leader's records from there on. All of the claim that does not differ
+    must be what it took."""
+    if alarm.violated.code != "TRN006" or alarm.violated.offsets is None:
+        return False
+    if watched.plan.every_ms == EVERY_STEP:
+        return False
+    first = _first_raised(watched, alarm)
+    torn = [
+        tail.offsets
+        for tail in _by(watched.cluster.truth.torn_tails, first)
+        if tail.broker == alarm.violated.broker
+        and _looks_as_before(watched, first, since_ms=tail.at_ms)
+    ]
+    return bool(torn) and not minus(
+        minus([alarm.violated.offsets], _differing(watched, alarm)), torn
+    )
+
+
+def _first_raised(watched: Watched, alarm: Alarm) -> Alarm:
+    """TRN006 is raised again in every round; what counts is when it was raised first."""
+    return min(
+        (
+            each
+            for each in watched.watcher.alarms
+            if (each.violated.code, each.violated.broker) == ("TRN006", alarm.violated.broker)
+            and (each.partition, each.leader_epoch) == (alarm.partition, alarm.leader_epoch)
+        ),
+        key=lambda each: each.at_ms,
     )
 
 
@@ -425,8 +463,6 @@ def _why_unseen(watched: Watched, loss: Loss, missing: list[OffsetRange]) -> str
     gone = _not_reported(watched, loss, gone, [g.held for g in before])
     if not gone:
         return LOST_TWICE
-    if not watched.cluster.preset.topic_ids and _beside_reported(watched, loss, gone, before):
-        return OUT_OF_OFFICE
     # Where a leader of a later epoch speaks, too, the metadata is old: nobody in office was seen.
     after = [
         g
@@ -450,16 +486,6 @@ def _why_unseen(watched: Watched, loss: Loss, missing: list[OffsetRange]) -> str
         {r.epoch for r in clip(leader.held, OffsetRange(*run[2:]))} == {run.epoch} for run in gone
     ]
     return SAME_EPOCH if all(same) else UNEXPLAINED
-
-
-def _beside_reported(
-    watched: Watched, loss: Loss, gone: list[Run], before: Sequence[Glimpse]
-) -> bool:
-    """Only rounds in which nobody in office answered showed these, and they begin where a loss was
-    reported: by whom they were written nobody can tell without topic ids."""
-    told = _told(watched, loss)
-    in_office = _those_in(gone, [g.shown for g in before if g.log_end >= 0])
-    return not in_office and all(any(t.start <= run.start <= t.end for t in told) for run in gone)
 
 
 def _told(watched: Watched, loss: Loss) -> list[OffsetRange]:

@@ -244,12 +244,14 @@ In words:
   Where a replica has heard of a later leader epoch nothing that compares offsets is judged; and up
   to 2.7 a leader of a later epoch names no topic id, so that what it has committed is not counted:
   it may speak of a deleted topic of that name.
-- What a leader commits while the round shows nobody in office, or another leader's records are
-  known at these offsets, waits until somebody in office answers, and is then reported if it is
-  gone. That needs a reading that names its topic id (2.8 and later); before, what a deposed leader
-  commits next to a reported loss is not counted. Records that were reported as lost, came back to
-  office for a moment with a deposed leader that nobody saw there, and went again, are reported
-  once.
+- What a leader commits while the round shows nobody in office waits until somebody in office
+  answers, and is then reported if it is gone. Where another leader's records are known at these
+  offsets, that needs a reading that names its topic id (2.8 and later). Records that were reported
+  as lost, came back to office for a moment with a deposed leader that nobody saw there, and went
+  again, are reported once.
+- TRN006 rests on what a replica had before it went. Where its disk was replaced, or a power loss
+  took what had not been flushed, and it was filled again from its leader before the next sample,
+  the warning is wrong or its range too wide: a killed process gives the same samples.
 - Records that retention or DeleteRecords removed since the last sample, and that are then gone from
   a leader whose log fell back below them, are named with the loss: no sample had shown the log
   start. That the log fell back is true; that it took these records is not to be told.

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from tidestaff.streaming.alerts.store import AlertStore
 from tidestaff.streaming.cli import main
+from tidestaff.streaming.commands.exits import CommandError
 from tidestaff.streaming.settings import Settings
 from tidestaff.streaming.sources.row_files import listed
 
@@ -58,6 +59,8 @@ def test_print_config_shows_what_is_in_force_without_secrets(
     out = capsys.readouterr().out
     assert yaml.safe_load(out)["operator"]["buckets"] == 77
     assert "SECRET" not in out
+    assert main(["run", "--config", str(path), "--print-config", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == yaml.safe_load(out)
 
 
 def test_a_wrong_configuration_is_told_before_anything_starts(
@@ -92,6 +95,49 @@ def test_a_source_that_cannot_be_is_told_before_spark_starts(
     assert not (tmp_path / "w").exists()
 
 
+@pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("sink", "problem"),
+    [
+        pytest.param(
+            "{type: alertmanager, url: 'http://me:" + "hunter2@h/'}",
+            "sinks: alertmanager: its url holds a password",
+            id="a-password-in-the-address",
+        ),
+        pytest.param(
+            "{type: alertmanager, url: 'http://[hunter2/'}",
+            "sinks: alertmanager: its url is no address",
+            id="no-address",
+        ),
+        pytest.param(
+            "{type: webhook, name: slack, url: 'hunter2'}",
+            "sinks: slack: its url is not http or https",
+            id="not-http",
+        ),
+        pytest.param(
+            "{type: webhook, url: 'http://h/hunter2', template: '$nobody'}",
+            "sinks: webhook: its template has nobody",
+            id="a-template-with-a-name-that-is-none",
+        ),
+        pytest.param(
+            "{type: kafka, bootstrap_servers: b, topic: t, properties: {sasl.passwort: hunter2}}",
+            "sinks: kafka: client property sasl.passwort",
+            id="a-client-property-that-is-none",
+        ),
+    ],
+)
+def test_a_sink_that_cannot_be_is_told_before_spark_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], sink: str, problem: str
+) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text(f"work_dir: {tmp_path}/w\nsinks: [{sink}]")
+    assert main(["run", "--config", str(path)]) == 3
+    said = capsys.readouterr().err
+    assert problem in said
+    assert "hunter2" not in said
+    assert not (tmp_path / "w").exists()
+
+
 def test_record_writes_files_that_are_named_by_their_events(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,6 +162,7 @@ def test_record_writes_files_that_are_named_by_their_events(
         pytest.param(["alerts", "--since", "soon"], "expected a time like", id="no-time"),
         pytest.param(["alerts", "--status", "firin"], "did you mean firing?", id="no-status-word"),
         pytest.param(["package", "-o", "{}/x.tar"], "ends in .zip", id="not-a-zip"),
+        pytest.param(["run", "--json"], "take a sink of type jsonl", id="run-has-no-end"),
         pytest.param(["run", "--max-batches", "0"], "expected a number of 1 or more", id="none"),
     ],
 )
@@ -124,6 +171,24 @@ def test_what_cannot_be_done_is_said_with_the_remedy(
 ) -> None:
     assert main([each.replace("{}", str(tmp_path)) for each in arguments]) == 3
     assert problem in capsys.readouterr().err
+
+
+def test_a_replay_that_fails_sends_nobody_to_a_log_that_is_gone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "r.parquet").touch()
+
+    def fails(settings: Settings, _: object) -> None:
+        raise CommandError("the query failed: why", f"see {settings.work}/logs")
+
+    monkeypatch.setattr("tidestaff.streaming.replaying.replay", fails)
+    assert main(["replay", str(tmp_path)]) == 3
+    assert capsys.readouterr().err.splitlines() == [
+        "tidestaff: the query failed: why",
+        "run it with --work-dir DIR to keep Spark's own log",
+    ]
+    assert main(["replay", str(tmp_path), "--work-dir", f"{tmp_path}/w"]) == 3
+    assert capsys.readouterr().err.splitlines()[1] == f"see {tmp_path}/w/logs"
 
 
 def test_alerts_are_listed_shown_and_taken_on(

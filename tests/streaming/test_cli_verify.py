@@ -125,6 +125,15 @@ def test_a_directory_without_watermarks_is_said_to_be_so(
     assert verdicts(found)["t-0"] == "equal"
 
 
+def test_of_a_single_copy_it_is_said_who_else_should_have_one(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (brokers[1] / "replication-offset-checkpoint").unlink()
+    assert main(["verify", *of(brokers[:2])]) == 3
+    told = " ".join(capsys.readouterr().out.split())
+    assert "there is only one copy to read; broker 2 not read: replication-offset-che" in told
+
+
 def test_nothing_is_written_to_the_directories(
     brokers: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tidestaff.connectors.linking import Linker
 from tidestaff.consistency.versions import Mode
-from tidestaff.consistency.what_if import stop
+from tidestaff.consistency.what_if import restart, stop
 from tidestaff.streaming.cli import main
 from tidestaff.streaming.commands.exits import Exit
 from tidestaff.streaming.sources.row_files import file_name, write
-from tidestaff.streaming.what_if.told import Rejoining, of_stop
+from tidestaff.streaming.what_if.told import Rejoining, Voters, of_restart, of_stop
 
 from tests.consistency.watch import Watch
 
@@ -94,22 +94,43 @@ def test_what_is_not_understood_is_told_with_exit_code_three(
 
 
 @pytest.mark.parametrize(
-    ("voters", "code", "said"),
+    ("voters", "silent", "code", "said"),
     [
-        pytest.param((), Exit.WARNING, "RISKY", id="zookeeper-or-nobody-told"),
-        pytest.param((7, 8, 9), Exit.WARNING, "RISKY", id="controllers-of-their-own"),
-        pytest.param((1, 2, 3), Exit.CRITICAL, "(1 of 3 voters)", id="most-of-the-voters-stop"),
-        pytest.param((1, 2, 8, 9), Exit.CRITICAL, "(2 of 4 voters)", id="half-is-no-majority"),
-        pytest.param((1, 2, 7, 8, 9), Exit.WARNING, "RISKY", id="three-of-five-stay"),
+        pytest.param((), (), Exit.WARNING, "RISKY", id="zookeeper-or-nobody-told"),
+        pytest.param((7, 8, 9), (), Exit.WARNING, "RISKY", id="controllers-of-their-own"),
+        pytest.param((1, 2, 3), (), Exit.CRITICAL, "(1 of 3 voters)", id="most-of-the-voters-stop"),
+        pytest.param((1, 2, 8, 9), (), Exit.CRITICAL, "(2 of 4 voters)", id="half-is-no-majority"),
+        pytest.param((1, 2, 7, 8, 9), (), Exit.WARNING, "RISKY", id="three-of-five-stay"),
+        pytest.param(
+            (1, 2, 7, 8, 9), (9,), Exit.CRITICAL, "(2 of 5 voters)", id="one-of-the-three-is-silent"
+        ),
+        pytest.param((2, 8, 9), (2,), Exit.WARNING, "RISKY", id="who-is-silent-stops-nothing"),
     ],
 )
 def test_a_stop_that_leaves_no_quorum_is_not_safe(
-    voters: tuple[int, ...], code: Exit, said: str
+    voters: tuple[int, ...], silent: tuple[int, ...], code: Exit, said: str
 ) -> None:
     seen = [Watch(version="4.1.1", mode=Mode.KRAFT).observation()]
-    told = of_stop(stop(seen, {1, 2}, controlled=True), Rejoining(), voters=voters)
+    told = of_stop(stop(seen, {1, 2}, controlled=True), Rejoining(), voters=Voters(voters, silent))
     assert (told.code, said in told.verdict) == (code, True)
     assert told.value["quorum_lost"] is (code is Exit.CRITICAL)
+
+
+@pytest.mark.parametrize(
+    ("voters", "silent", "code", "said"),
+    [
+        pytest.param((1, 2, 3), (), Exit.OK, "SAFE", id="two-of-three-stay"),
+        pytest.param((1, 2, 9), (9,), Exit.WARNING, "without brokers 1, 2", id="one-is-silent"),
+        pytest.param((7, 8, 9), (9,), Exit.OK, "SAFE", id="controllers-of-their-own"),
+        pytest.param((1,), (), Exit.CRITICAL, "(1 voter)", id="there-is-no-other"),
+    ],
+)
+def test_a_restart_waits_for_a_quorum(
+    voters: tuple[int, ...], silent: tuple[int, ...], code: Exit, said: str
+) -> None:
+    seen = [Watch(version="4.1.1", mode=Mode.KRAFT).observation()]
+    told = of_restart(restart(seen, [1, 2, 3]), Rejoining(), Voters(voters, silent))
+    assert (told.code, said in told.verdict) == (code, True), told.verdict
 
 
 def test_a_recording_answers_as_the_cluster_would_have(

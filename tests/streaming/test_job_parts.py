@@ -245,3 +245,9 @@ def test_of_sparks_errors_the_line_that_helps_is_told() -> None:
     text = "Job aborted\nTraceback:\ntidestaff.streaming.x.RowFileError: a: broken\n\tat org..."
     assert first_line(RuntimeError(text)) == "tidestaff.streaming.x.RowFileError: a: broken"
     assert first_line(RuntimeError("")) == "RuntimeError"
+    java = "An error occurred while calling o206.collectToPython.\n: x.SparkException: aborted"
+    assert first_line(RuntimeError(java)) == "x.SparkException: aborted"
+    caused = "\n\tat x.y(Z.scala:1)\nCaused by: java.io.IOException: No space left on device\n\t..."
+    assert first_line(RuntimeError(java + caused)) == (
+        "java.io.IOException: No space left on device"
+    )

@@ -120,6 +120,17 @@ def test_a_loss_stays_an_alert_when_the_partition_does_not_violate_any_more(shop
     assert shop.value("lost_offsets", cluster="c") == 2
 
 
+def test_offsets_that_two_alerts_name_are_lost_once(shop: Watched) -> None:
+    shop.fed(
+        finding(event("raised", 1_000, "ELE009", offsets=(11, 15))),
+        finding(event("raised", 1_000, "TRN001", offsets=(11, 15))),
+        finding(event("raised", 2_000, "TRN001", offsets=(14, 17))),
+        finding(event("raised", 1_000, "TRN001", offsets=(11, 12), partition=1)),
+        clock_row(2_000),
+    )
+    assert shop.value("lost_offsets", cluster="c") == 6 + 1
+
+
 def test_partitions_are_capped_with_the_worst_first_and_the_rest_counted(tmp_path: Path) -> None:
     shop = Watched(tmp_path, series=5)
     offline = [event("raised", 1_000, GROUPED, partition=number) for number in range(30)]

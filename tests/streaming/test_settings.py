@@ -189,6 +189,20 @@ KAFKA = "clusters: [{name: a, source: {type: kafka, bootstrap_servers: b, topics
             id="a-variable-for-an-entry-that-is-not-there",
         ),
         pytest.param(
+            "clusters: [{name: a, source: {type: simulator}}]",
+            {"TIDESTAFF_CLUSTERS__EAST__NAME": "x"},
+            "environment variable TIDESTAFF_CLUSTERS__EAST__NAME: there is no clusters.east.name "
+            "to set",
+            id="a-variable-that-names-an-entry-by-a-word",
+        ),
+        pytest.param(
+            "{}",
+            {"TIDESTAFF_WEB__TOKEN": "short"},
+            "environment variable TIDESTAFF_WEB__TOKEN, key web.token: should have at least 16 "
+            "items after validation, not 5",
+            id="a-secret-that-is-too-short-is-not-shown",
+        ),
+        pytest.param(
             KAFKA % "properties: {sasl.password: '${env:PW}'}",
             {},
             "FILE: clusters.0.source.properties.sasl.password: the environment variable PW of "
@@ -280,6 +294,50 @@ def test_a_new_sink_for_people_begins_at_the_present_and_an_archive_at_the_begin
     assert [route.from_start for route in routes] == [False, False, False, True, True]
 
 
+@pytest.mark.parametrize(
+    "token",
+    [
+        "1234567890123456",
+        "0123456789012345",
+        "#0123456789abcdef",
+        "0123456789abcdef #more",
+        "@0123456789abcdef",
+        "{0123456789abcdef",
+        "key: 0123456789abcdef",
+        "2026-11-18 00:00:00",
+    ],
+)
+def test_a_variable_that_yaml_takes_for_something_else_is_still_a_text(token: str) -> None:
+    given = load(None, {"TIDESTAFF_WEB__TOKEN": token}).web.token
+    assert given is not None
+    assert given.get_secret_value() == token
+
+
+def test_a_variable_may_be_quoted_or_null_or_a_list() -> None:
+    environment = {
+        "TIDESTAFF_WEB__TOKEN": "null",
+        "TIDESTAFF_LOG_LEVEL": "'error'",
+        "TIDESTAFF_WEB__ALLOWED_HOSTS": "[a, b]",
+    }
+    found = load(None, environment)
+    assert (found.web.token, found.log_level) == (None, "error")
+    assert found.web.allowed_hosts == ("a", "b")
+
+
+def test_a_variable_changes_a_part_of_a_list_that_is_there_by_default(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text("{}")
+    environment = {
+        "TIDESTAFF_CLUSTERS__1__NAME": "east",
+        "TIDESTAFF_SINKS__0__STATUSES": "[firing]",
+    }
+    for place in (None, path):
+        found = load(place, environment)
+        assert [cluster.name for cluster in found.clusters] == ["old-0.10.2", "east"]
+        assert found.clusters[1].source == load(None, {}).clusters[1].source
+        assert found.sinks[0].statuses == ("firing",)
+
+
 def test_secrets_are_never_printed(tmp_path: Path) -> None:
     path, secret = tmp_path / "t.yaml", tmp_path / "secret"
     secret.write_text("gesecret\n")
@@ -326,15 +384,36 @@ def test_secrets_among_the_settings_of_spark_and_of_clients_are_not_printed(
     assert all(value in shown for value in kept.values())
 
 
-def test_a_secret_of_a_wrong_kind_is_not_told_in_the_error(tmp_path: Path) -> None:
-    text = "sinks: [{type: webhook, url: 17654321}]"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sinks: [{type: webhook, url: 17654321}]",
+        "web: {token: 17654321}",
+        "web: {token: 's17654321'}",
+    ],
+)
+def test_a_secret_of_a_wrong_kind_is_not_told_in_the_error(tmp_path: Path, text: str) -> None:
     assert "17654321" not in "".join(problems(tmp_path, text))
+
+
+def test_a_password_within_an_address_is_not_printed() -> None:
+    sinks = [{"type": "alertmanager", "url": "http://me:" + "hunter2@host:9093/x@y"}]
+    settings = Settings.model_validate({"sinks": sinks})
+    assert "url: http://***@host:9093/x@y\n" in effective(settings)
+    assert plain(settings, reveal=True)["sinks"][0]["url"] == sinks[0]["url"]
 
 
 def test_the_printed_configuration_can_be_read_again(tmp_path: Path) -> None:
     path = tmp_path / "printed.yaml"
     path.write_text(effective(load(None, {})))
     assert load(path, {}) == load(None, {})
+
+
+def test_a_pattern_is_printed_as_it_was_given(tmp_path: Path) -> None:
+    given, printed = tmp_path / "given.yaml", tmp_path / "printed.yaml"
+    given.write_text("metrics: {coverage_topics: 'orders|pay.*'}\n")
+    printed.write_text(effective(load(given, {})))
+    assert load(printed, {}).metrics == load(given, {}).metrics
 
 
 def test_revealed_clusters_are_the_same_clusters() -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tidestaff.connectors.wire import MISSING, Row
 from tidestaff.streaming.codec import ROW_SCHEMA
-from tidestaff.streaming.recording import Recorder
+from tidestaff.streaming.commands.exits import CommandError
+from tidestaff.streaming.recording import Recorder, record_all
 from tidestaff.streaming.settings import Cluster, Settings
 from tidestaff.streaming.sources.row_files import (
     ARROW_SCHEMA,
@@ -44,6 +46,17 @@ def test_what_is_written_is_read(tmp_path: Path, suffix: str) -> None:
     write(path, rows)
     assert read(path) == rows
     assert [p.name for p in tmp_path.iterdir()] == [path.name], "no partial file is left"
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power loss leaves an empty file under a name that counts as complete."""
+    flushed: list[list[str]] = []
+    monkeypatch.setattr(os, "fsync", lambda _: flushed.append(listed(tmp_path)))
+    write(tmp_path / "000000000000001-00000000.parquet", [row(1)])
+    assert flushed == [[]]
+    assert len(listed(tmp_path)) == 1
 
 
 def test_the_columns_are_those_of_the_operator() -> None:
@@ -122,3 +135,50 @@ def test_a_recording_cannot_be_recorded(tmp_path: Path) -> None:
     recorder = Recorder(cluster, tmp_path / "out", "parquet", 3)
     recorder.run(1, True, threading.Event())  # noqa: FBT003
     assert "expected a source that lives" in str(recorder.error)
+
+
+def test_a_recorder_that_fails_ends_those_beside_it_and_their_rounds_are_kept(
+    tmp_path: Path,
+) -> None:
+    source = {"type": "recording", "path": str(tmp_path)}
+    broken = Cluster.model_validate({"name": "broken", "source": source})
+    recorders = [
+        Recorder(cluster, tmp_path / "out", "parquet", 1_000)
+        for cluster in (simulated(round_interval_ms=50), broken)
+    ]
+    with pytest.raises(CommandError, match="expected a source that lives"):
+        record_all(recorders, None, False, threading.Event())  # noqa: FBT003
+    assert recorders[0].written.rows > 0
+
+
+@pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        pytest.param(
+            {"type": "kafka", "bootstrap_servers": "127.0.0.1:1", "topics": ["t"]},
+            "127.0.0.1:1: not reached",
+            id="a-topic-that-cannot-be-reached",
+        ),
+        pytest.param(
+            {
+                "type": "direct",
+                "collector": "brokers",
+                "options": {"bootstrap_servers": "127.0.0.1:1", "timeout_ms": 500},
+            },
+            "nothing was seen in 1 rounds",
+            id="a-cluster-that-cannot-be-reached",
+        ),
+    ],
+)
+def test_a_recording_of_nothing_is_said_to_be_one(
+    tmp_path: Path, source: dict[str, Any], problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kafka import KafkaConsumer  # noqa: PLC0415 - slow
+
+    monkeypatch.setitem(KafkaConsumer.DEFAULT_CONFIG, "bootstrap_timeout_ms", 500)
+    cluster = Cluster.model_validate({"name": "c", "source": source})
+    recorder = Recorder(cluster, tmp_path, "parquet", 1)
+    with pytest.raises(CommandError, match=problem):
+        record_all([recorder], 1, True, threading.Event())  # noqa: FBT003
+    assert listed(tmp_path) == []

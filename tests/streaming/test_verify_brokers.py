@@ -7,15 +7,21 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tidestaff.connectors.broker_answers import UNKNOWN_TOPIC_OR_PARTITION
+from tidestaff.connectors.digest_wire import FetchedRecords, WireRanges
 from tidestaff.consistency.comparison_verdict import Outcome
 from tidestaff.consistency.model import TopicPartition
+from tidestaff.streaming.commands.layout import Paint
 from tidestaff.streaming.verify.brokers import BrokerSource
+from tidestaff.streaming.verify.report import text
 from tidestaff.streaming.verify.running import Verification
 
 from tests.connectors.fake_brokers import ORDERS, FakeCluster
 from tests.connectors.watched import Watched
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tidestaff.streaming.verify.running import Result
 
 
@@ -59,6 +65,29 @@ def test_an_empty_log_has_no_lineage_to_wait_for() -> None:
         replica.leo = replica.hw = 0
     quickly(cluster, header_fetches=4)
     assert cluster.asked["metadata"] <= 4
+
+
+class Refusing:
+    """Brokers that do not know the topic any more."""
+
+    def records(
+        self, _: int, positions: Mapping[TopicPartition, int], *__: Any, **___: Any
+    ) -> Mapping[TopicPartition, FetchedRecords]:
+        return {each: FetchedRecords(UNKNOWN_TOPIC_OR_PARTITION) for each in positions}
+
+
+def test_a_topic_that_is_deleted_in_the_middle_is_named_with_what_brokers_say() -> None:
+    cluster = FakeCluster.with_topic()
+    for replica in cluster.replicas.values():
+        replica.leo = replica.hw = 10
+    source = BrokerSource(Watched(cluster), cluster, bytes_a_second=0, agents=None, lineages=False)
+    found = source.partitions(lambda _: True)
+    source._wire = WireRanges(Refusing())  # type: ignore[arg-type]
+    (told,) = Verification(source, stop=threading.Event()).run(found)
+    assert told.verdict.outcome is Outcome.NOT_COMPARABLE
+    assert all("UNKNOWN_TOPIC_OR_PARTITION" in why for _, why in told.verdict.unread)
+    lines = " ".join(" ".join(text([told], Paint(colour=False))).split())
+    assert "brokers 1, 2, 3 not read: orders-0 is refused with" in lines
 
 
 @pytest.mark.parametrize("mended", [True, False], ids=["it-was-under-way", "it-stays"])

@@ -92,3 +92,11 @@ def test_who_elects_the_controller_is_told_by_a_live_cluster(
     looked = Looked(1, monkeypatch)
     looked.cluster.leader_of_quorum = Quorum(1, 5, voters=(Voter(1, 9), Voter(4, 9)))
     assert looked.live().voters == (1, 4)
+
+
+def test_a_voter_that_is_away_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = Looked(1, monkeypatch)
+    leader = Voter(1, 9, last_fetch_ms=50_000, last_caught_up_ms=50_000)
+    away = Voter(4, 9, last_fetch_ms=20_000, last_caught_up_ms=20_000)
+    looked.cluster.leader_of_quorum = Quorum(1, 5, voters=(leader, away))
+    assert looked.live().silent_voters == (4,)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tidestaff.consistency.model import OffsetRange
 
 from tests.proof.histories import EVERY_STEP, Plan, Watched, live, live_again
 from tests.proof.ledger import (
@@ -15,6 +16,7 @@ from tests.proof.ledger import (
     REPLACED_DISK,
     SKIPPED,
     STRAY,
+    TORN_TAIL,
     UNEXPLAINED,
     judge,
 )
@@ -159,6 +161,48 @@ def test_a_disk_that_was_replaced_looks_like_a_tail_that_was_kept(*, wiped: bool
     assert found.disagreements == 0
 
 
+def back_after(how: str) -> Watched:
+    """The same with two writes; the second, of eight records, is not flushed when 3 goes."""
+    at = {"topic": "b", "partition": 0}
+    actions: list[dict[str, Any]] = [
+        {"at_ms": 1_000, "do": "change_settings", "topic": "b", "settings": UNCLEANLY},
+        {"at_ms": 2_000, "do": "crash", "broker": 2},
+        {"at_ms": 5_000, "do": "produce", **at, "records": 12},
+        {"at_ms": 6_100, "do": "produce", **at, "records": 8},
+        {"at_ms": 7_900, "do": how, "broker": 3},
+        {"at_ms": 11_000, "do": "start", "broker": 2},
+        {"at_ms": 12_500, "do": "produce", **at, "records": 30},
+        {"at_ms": 14_000, "do": "start", "broker": 3},
+    ]
+    watched = live_again(Plan("0.10.2.2", seed=1, every_ms=100), actions, 18_000)
+    torn = [tail.offsets for tail in watched.cluster.truth.torn_tails]
+    assert torn == ([(12, 20)] if how == "power_loss" else [])
+    return watched
+
+
+@pytest.mark.parametrize("how", ["crash", "power_loss"])
+def test_what_a_power_loss_took_is_named_with_the_tail_that_was_kept(how: str) -> None:
+    """Seed 9022 of the search: the samples are the same as after a crash."""
+    watched = back_after(how)
+    found = judge(watched)
+    raised = [a for a in watched.watcher.alarms if a.violated.code == "TRN006"]
+    assert {a.violated.offsets for a in raised} == {(0, 20)}
+    [divergence] = watched.cluster.truth.divergences
+    assert divergence.offsets == ((0, 12) if how == "power_loss" else (0, 20))
+    assert found.confirmed["TRN006"] == len(raised) > 0
+    reason = f"TRN006 raised: {TORN_TAIL}"
+    assert found.reasons[reason] == (len(raised) if how == "power_loss" else 0)
+    assert found.disagreements == 0
+
+
+def test_a_power_loss_excuses_no_more_than_it_took() -> None:
+    """As if it had taken less."""
+    watched = back_after("power_loss")
+    [torn] = watched.cluster.truth.torn_tails
+    watched.cluster.truth.torn_tails[:] = [torn._replace(offsets=OffsetRange(13, 20))]
+    assert judge(watched).false["TRN006"] > 0
+
+
 @pytest.mark.parametrize("shown", ["shorter", "away again"])
 def test_a_sample_that_tells_the_new_disk_from_the_old_one_leaves_no_excuse(shown: str) -> None:
     """As if the monitor had overlooked it."""
@@ -281,3 +325,13 @@ def test_who_was_in_no_isr_that_was_shown_is_elected_uncleanly_whatever_was_skip
     at = max(at for at, g in enumerate(glimpses) if g.leader >= 0 and g.at_ms < election.at_ms)
     glimpses[at] = glimpses[at]._replace(electable=frozenset({3}))
     assert dict(judge(watched).reasons) == {f"unclean election missed: {UNEXPLAINED}": 1}
+
+
+def test_what_a_deposed_leader_commits_beyond_a_reported_loss_is_found_with_its_range() -> None:
+    """Seed 8010: nobody in office answers while it shows them, and it is gone when somebody does;
+    no log has epochs, no reading a topic id."""
+    watched = live(plan_of("real timeouts", "0.10.2.2", 8_010, 200))
+    first, second = watched.cluster.truth.losses
+    assert first.offsets.end == second.offsets.start, "beyond what was lost before"
+    found = judge(watched)
+    assert (found.exact["loss"], dict(found.reasons), dict(found.false)) == (2, {}, {})

@@ -9,8 +9,9 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import pyspark
 import yaml
 
 if TYPE_CHECKING:
@@ -122,6 +123,46 @@ class Monitor:
         self.process.wait()
         for child in children:
             kill_if_there(child)
+
+
+class Submitted(NamedTuple):
+    """What came of a program that spark-submit ran."""
+
+    code: int
+    out: str
+    err: str
+
+
+def submit(folder: Path, master: str, options: list[str], arguments: list[str]) -> Submitted:
+    """As documented: `tidestaff package`, then spark-submit with the archive and what lies beside
+    it."""
+    archive = folder / "tidestaff.zip"
+    subprocess.run([*PROGRAM, "package", "-o", str(archive)], check=True, capture_output=True)
+    home = Path(pyspark.__file__).parent
+    command = [str(home / "bin" / "spark-submit"), "--master", master]
+    command += ["--driver-memory", "700m", "--archives", f"{archive}#tidestaff_archive"]
+    command += ["--conf", "spark.executorEnv.PYTHONPATH=tidestaff_archive"]
+    command += ["--conf", "spark.driver.host=127.0.0.1", *options]
+    command += [str(folder / "tidestaff_main.py"), *arguments]
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    with (folder / "out").open("w+") as out, (folder / "err").open("w+") as err:
+        job = subprocess.Popen(
+            command, stdout=out, stderr=err, cwd=folder, env=environment, start_new_session=True
+        )
+        try:
+            code = job.wait(300)
+        finally:
+            below = children_of(job.pid)
+            kill_if_there(job.pid)
+            job.wait()
+            for child in below:
+                kill_if_there(child)
+    return Submitted(code, (folder / "out").read_text(), (folder / "err").read_text())
 
 
 def put_down(*roots: Path) -> tuple[int, int, int]:

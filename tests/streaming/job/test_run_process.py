@@ -16,6 +16,8 @@ from tests.streaming.job.processes import PROGRAM, Monitor, children_of
 
 pytestmark = pytest.mark.spark
 
+# Seconds on a quiet machine; the batch that runs has five, Spark ten and the sinks two to end.
+ENDS_WITHIN_S = 45.0
 SMALL = {"master": "local[2]", "driver_memory": "1g", "quick_start": True}
 
 
@@ -62,8 +64,10 @@ def test_it_tells_ends_when_it_is_told_to_and_goes_on_where_it_was(tmp_path: Pat
         assert code == 2
         (loss,) = alerts["alerts"]
 
+        told_at = time.monotonic()
         monitor.signal(signal.SIGTERM)
         assert monitor.wait() == 0
+        assert time.monotonic() - told_at < ENDS_WITHIN_S
     finally:
         monitor.kill()
     assert "the state is saved" in monitor.err
@@ -74,8 +78,10 @@ def test_it_tells_ends_when_it_is_told_to_and_goes_on_where_it_was(tmp_path: Pat
     again = Monitor(tmp_path / "second", told)
     try:
         again.until(lambda: len(listed(tmp_path / "data" / "journal" / "c")) > rounds + 4)
+        told_at = time.monotonic()
         again.press_ctrl_c()
         assert again.wait() == 130
+        assert time.monotonic() - told_at < ENDS_WITHIN_S
     finally:
         again.kill()
     assert "the state is saved" in again.err
@@ -100,6 +106,23 @@ def test_it_ends_as_told_also_while_it_starts(tmp_path: Path, word: str) -> None
         until = time.monotonic() + 60
         while any(Path(f"/proc/{pid}").exists() for pid in below):
             assert time.monotonic() < until, "what it had started goes with it"
+            time.sleep(0.1)
+    finally:
+        monitor.kill()
+
+
+def test_a_jvm_that_is_just_coming_up_goes_with_it(tmp_path: Path) -> None:
+    monitor = Monitor(tmp_path / "run", config(tmp_path, {"type": "simulator", "rounds": 3}))
+    try:
+        monitor.until(lambda: bool(children_of(monitor.process.pid)))
+        time.sleep(0.5)
+        below = children_of(monitor.process.pid)
+        monitor.press_ctrl_c()
+        assert monitor.wait() == 130
+        assert "Traceback" not in monitor.err
+        until = time.monotonic() + 60
+        while any(Path(f"/proc/{pid}").exists() for pid in below):
+            assert time.monotonic() < until, "it is left over"
             time.sleep(0.1)
     finally:
         monitor.kill()

@@ -20,7 +20,7 @@ from tidestaff.streaming.replaying import replay_on, settings_for
 from tidestaff.streaming.settings import Cluster, Settings
 
 from tests.streaming.job.conftest import record
-from tests.streaming.job.processes import PROGRAM, children_of, kill_if_there
+from tests.streaming.job.processes import PROGRAM, children_of, kill_if_there, submit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -149,6 +149,27 @@ def test_a_worker_dies_in_the_middle_and_no_alert_is_lost_or_doubled(
     reader.close()
     own = [each for each in kept if each.fields["code"] != "SRC005"]
     assert sorted(each.text for each in own) == sorted(each.text for each in calm)
+
+
+def test_spark_submit_brings_the_archive_to_both_workers(
+    tmp_path: Path, standalone: Standalone
+) -> None:
+    """The configuration names no master: the one of the command line counts."""
+    recording = tmp_path / "recording"
+    source = {"type": "simulator", "scenario": "story-0.10.2"}
+    cluster = Cluster.model_validate({"name": "c", "source": source})
+    record(recording, Settings(clusters=(cluster,)), rounds=60, rounds_a_file=30)
+    config = tmp_path / "t.yaml"
+    config.write_text("spark: {shuffle_partitions: 2, quick_start: true}\noperator: {buckets: 4}\n")
+    shared = tmp_path / "shared"
+    arguments = ["replay", str(recording), "--config", str(config), "--work-dir", str(shared)]
+    options = ["--conf", "spark.executor.memory=600m"]
+    done = submit(tmp_path, standalone.address, options, arguments)
+    assert done.code == 2, done.err[-3_000:]
+    assert "TRN001 committed-offsets-lost" in done.out
+    for folder in standalone.folders:
+        assert list(folder.glob("app-*/*/tidestaff_archive/tidestaff")), "it ran here, too"
+    assert list((shared / "checkpoint" / "state").rglob("*.changelog"))
 
 
 def committed(folder: Path) -> int:

@@ -83,6 +83,13 @@ def test_a_controller_that_moves_is_asked_for_again(asked: Callable[..., Clients
     assert asked(admin).controller() == 2
 
 
+def test_a_broker_that_has_just_registered_is_soon_known(asked: Callable[..., Clients]) -> None:
+    from kafka.errors import UnknownBrokerIdError  # noqa: PLC0415 - slow
+
+    admin = Admin(UnknownBrokerIdError(3), {"controller_id": 3})
+    assert asked(admin).controller() == 3
+
+
 def test_what_is_an_answer_is_not_asked_again(asked: Callable[..., Clients]) -> None:
     from kafka.errors import TopicAuthorizationFailedError  # noqa: PLC0415 - slow
 

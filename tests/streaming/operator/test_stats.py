@@ -50,6 +50,13 @@ def _tick(at_ms: int) -> Row:
     return signal("tick", cluster="", source="job", subject="", at_ms=at_ms)
 
 
+def test_a_row_counts_where_it_is_at_home_and_a_tick_nowhere() -> None:
+    rows = [*_clusters(), _tick(1_000)]
+    home, elsewhere = Bucket(SHORT), Bucket(SHORT)
+    assert home.process(block_of(rows)).counts["rows"] == len(rows) - 1
+    assert elsewhere.process(block_of(rows, home=False)).counts["rows"] == 0
+
+
 def test_a_first_row_that_still_waits_is_no_clock(tmp_path: Path) -> None:
     """Its sequence is before all times: an alert of that time no sink could take."""
     bucket, shop = Bucket(SHORT), Shop(tmp_path)
