@@ -138,18 +138,9 @@ def _remembered(
         mark_at_ms,
         mark_offset,
         reading.leads is False and reading.leader_epoch == memory.state.leader_epoch,
-        replica.fetched_in_epoch or _fetched(reading, replica, memory),
+        replica.fetched_in_epoch,
         replica.cut,
         replica.isr_exits_ms,
-    )
-
-
-def _fetched(reading: ReplicaReading, replica: ReplicaMemory, memory: PartitionMemory) -> bool:
-    return (
-        replica.following
-        and reading.leads is False
-        and reading.leader_epoch == memory.state.leader_epoch
-        and (reading.log_end_offset or 0) > replica.log_end_offset
     )
 
 

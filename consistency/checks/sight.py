@@ -240,8 +240,10 @@ class Sight:
     def has_fetched(self, broker: BrokerId) -> bool:
         """There is proof that the follower fetched in the current leader epoch.
 
-        Only then has it truncated: its log grew in this epoch, holds records of it, or it joined
-        the ISR in it. A follower that cannot reach its leader lawfully keeps its tail for hours.
+        Only then has it truncated: its log holds records of this epoch, or it joined the ISR in it.
+        A follower that cannot reach its leader lawfully keeps its tail for hours. A log that grows
+        proves nothing: a broker takes over the epoch first and ends its fetches from the old leader
+        after that, so in between what the old leader sent is still appended.
         """
         reading, remembered = self.readings.get(broker), self.remembered(broker)
         if reading is None or reading.log_end_offset is None or reading.leads:
@@ -253,15 +255,7 @@ class Sight:
         if remembered is None or remembered.leader_epoch != self.state.leader_epoch:
             return False
         assert self.memory is not None
-        if remembered.fetched_in_epoch or broker in self.memory.joined_isr:
-            return True
-        # Growth proves a fetch only between two sights of a follower that says it follows in this
-        # epoch: a deposed leader grows by its own writes until it is told.
-        return (
-            remembered.following
-            and self.is_following(reading)
-            and reading.log_end_offset > remembered.log_end_offset
-        )
+        return remembered.fetched_in_epoch or broker in self.memory.joined_isr
 
     def is_following(self, reading: ReplicaReading) -> bool:
         """The replica says itself that it follows in the metadata's leader epoch."""

@@ -87,7 +87,6 @@ def take_over(numbers: Numbers, slots: Longs, moved: Moved) -> None:
     numbers.mark_at[slots] = now
     numbers.mark[slots] = leader_end
 
-    numbers.fetched[slots] |= numbers.follows[slots] & (moved.end > numbers.end[slots])
     numbers.start[slots], numbers.watermark[slots] = moved.start, moved.watermark
     numbers.end[slots] = moved.end
     numbers.interval[slots] = moved.at - numbers.at[slots]

@@ -228,8 +228,8 @@ def test_an_observation_that_is_not_newer_proves_nothing_not_even_health() -> No
 def test_a_follower_longer_than_its_leader_holds_nothing_below_its_own_log_start() -> None:
     """The leader comes back empty; retention had passed the first offsets of the follower."""
     watch = Watch(version="0.10.2.2", replicas=(1, 2)).all_logs(epochs=None).settle()
-    watch.change(epoch=1).log(2, start=4).log(1, leo=0, hw=0).see()
-    watch.log(2, leo=11).see()
+    watch.change(epoch=1, isr=(1,)).log(2, start=4).log(1, leo=0, hw=0).see()
+    watch.change(isr=(1, 2)).log(2, leo=11).see(2)
     assert watch.raised["TRN004"].offsets == OffsetRange(4, 11)
 
 

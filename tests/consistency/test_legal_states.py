@@ -455,6 +455,20 @@ def follower_that_cannot_reach_its_leader_keeps_its_tail() -> Watch:
     return watch
 
 
+@legal("TRN003", "TRN004", "ISR004")
+def follower_appends_what_the_old_leader_sent_after_it_has_heard_of_the_new_one() -> Watch:
+    """Brokers take over the epoch first, and end their fetches from the old leader after that. If
+    it then cannot reach the new one, the tail stays."""
+    watch = Watch().settle()
+    watch.log(1, leo=13).see(2)
+    watch.stop(1).change(leader=2, epoch=1, isr=(2,))
+    watch.log(2, epochs=lineage((0, 0), (1, 10))).see(2)
+    assert set(watch.raised) == {"TRN005"}
+    watch.raised.clear()
+    watch.log(3, leo=13).see(20)
+    return watch
+
+
 # --- log end ------------------------------------------------------------------------------------
 
 
@@ -1057,6 +1071,7 @@ ROWS = {
     "follower LEO > leader LEO": (
         follower_is_longer_than_its_leader_until_it_has_fetched,
         follower_that_cannot_reach_its_leader_keeps_its_tail,
+        follower_appends_what_the_old_leader_sent_after_it_has_heard_of_the_new_one,
     ),
     "LEO went down": (
         log_end_falls_to_the_predicted_truncation_point,

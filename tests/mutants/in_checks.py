@@ -84,7 +84,7 @@ _SIGHT: Final = (
             "sight-fetched-in-another-epoch",
             "if remembered is None or remembered.leader_epoch != self.state.leader_epoch:",
             "if remembered is None:",
-            "a log that grew under the old leader has not fetched from the new one",
+            "who fetched from the old leader has not fetched from the new one",
         ),
         (
             "sight-belief-ignored",
@@ -110,12 +110,15 @@ _SIGHT: Final = (
         ),
         (
             "sight-growth-is-a-fetch",
+            "return remembered.fetched_in_epoch or broker in self.memory.joined_isr\n",
             (
-                "            remembered.following\n"
-                "            and self.is_following(reading)\n            and "
+                "return (\n"
+                "            remembered.fetched_in_epoch\n"
+                "            or broker in self.memory.joined_isr\n"
+                "            or reading.log_end_offset > remembered.log_end_offset\n"
+                "        )\n"
             ),
-            "            ",
-            "a deposed leader grows by its own writes until it is told",
+            "a log may grow by what the old leader sent",
         ),
         (
             "sight-unknown-incarnation-is-the-same",

@@ -456,10 +456,10 @@ _SHORT_CUT: Final = faults_in(
         "a directory of another topic is an alert",
     ),
     (
-        "quiet-forgets-the-fetch",
-        "replica.fetched_in_epoch or _fetched(reading, replica, memory),",
-        "replica.fetched_in_epoch,",
-        "a log that grew has fetched",
+        "quiet-growth-is-a-fetch",
+        "        replica.fetched_in_epoch,\n",
+        "        replica.fetched_in_epoch or own_end > replica.log_end_offset,\n",
+        "a log may grow by what the old leader sent",
     ),
 )
 
