@@ -9,8 +9,6 @@ from tidestaff.consistency.checks.lineages import is_rising
 from tidestaff.consistency.checks.losses import (
     by_epoch,
     leads_by_its_own_word,
-    losses,
-    losses_of_ledger,
     names_the_topic,
     seen_to,
 )
@@ -67,7 +65,7 @@ def ledger(sight: Sight) -> Ledger:
     watermark, leader = sight.leader_watermark, sight.leader
     if not sight.coherent or watermark is None or leader is None:
         return _committed_out_of_office(sight, known)
-    if gone := losses_of_ledger(sight):
+    if gone := sight.losses_of_ledger:
         first = min(lost.offsets.start for lost in gone)
         known = known._replace(
             end=min(known.end, first),
@@ -75,7 +73,7 @@ def ledger(sight: Sight) -> Ledger:
             epochs_end=min(known.epochs_end, first),
         )
     known = known._replace(
-        lost=(*known.lost, *losses(sight))[-MAX_LOST_RANGES:],
+        lost=(*known.lost, *sight.losses)[-MAX_LOST_RANGES:],
         beside=_still_beside(sight, known.beside),
     )
     log_start = leader.log_start_offset or 0
@@ -211,7 +209,7 @@ def _still_beside(sight: Sight, beside: tuple[Beside, ...]) -> tuple[Beside, ...
     if leader is None:
         return beside
     watermark = min(leader.high_watermark or 0, leader.log_end_offset or 0)
-    gone = [lost.offsets for lost in losses(sight)]
+    gone = [lost.offsets for lost in sight.losses]
     return tuple(
         known
         for known in beside

@@ -38,7 +38,6 @@ from tidestaff.consistency.verdict import Scope, Unknown, Verdicts
 
 if TYPE_CHECKING:
     from tidestaff.consistency.memory import Suspicion
-    from tidestaff.consistency.rules import Rule
 
 LONGEST_LAG_MS: Final = 120_000
 
@@ -109,10 +108,11 @@ def judge_partition(
     """Judge every rule, without the short cut for what plainly holds (see quiet.py)."""
     sight = Sight(memory, observation)
     settings = observation.settings
+    missing = {sampling: _missing(sampling, sight) for sampling in Sampling}
     judgement = judge(
         PARTITION_RULES,
         sight,
-        may_judge=lambda rule: _may_judge(rule, sight),
+        may_judge=lambda rule: missing[rule.sampling],
         suspicions=_suspected_before(sight),
         now_ms=observation.observed_at_ms,
         interval_ms=memory.interval_ms if memory is not None else 0,
@@ -161,16 +161,16 @@ def _metadata_lag_ms(observation: PartitionObservation) -> int:
     return 10_000 if observation.rules.isr_change_through_controller else 70_000
 
 
-def _may_judge(rule: Rule[Sight], sight: Sight) -> str | None:
-    """What is missing for this rule in an observation of this coherence; None if nothing is."""
+def _missing(sampling: Sampling, sight: Sight) -> str | None:
+    """What is missing for such rules in an observation of this coherence; None if nothing is."""
     observation = sight.observation
     if observation.deleting:
         return "a topic that is not being deleted: the controller leaves its state alone"
-    if rule.sampling is Sampling.BRACKETED and not sight.coherent:
+    if sampling is Sampling.BRACKETED and not sight.coherent:
         if observation.bracket is Bracket.COHERENT:
             return "metadata as new as what the replicas have heard of"
         return "a coherent bracket: metadata, leader, followers, leader, metadata without a change"
-    if rule.sampling is Sampling.UNSTRADDLED and observation.bracket is Bracket.STRADDLED:
+    if sampling is Sampling.UNSTRADDLED and observation.bracket is Bracket.STRADDLED:
         return "metadata that does not change while it is read"
     return None
 

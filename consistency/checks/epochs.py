@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tidestaff.consistency.checks.lineages import ConflictKind, conflicts, is_rising
+from tidestaff.consistency.checks.lineages import ConflictKind, is_rising
 from tidestaff.consistency.model import Bracket, LineageSource, OffsetRange
 from tidestaff.consistency.verdict import Unknown, Violated
 
@@ -71,7 +71,7 @@ def committed_lineages_agree(sight: Sight) -> Iterator[Finding]:
     if not any(reading.lineage for reading in sight.replicas):
         yield Unknown("EPO004", "an epoch lineage of at least two replicas")
         return
-    found = [each for each in conflicts(sight) if each.kind is ConflictKind.COMMITTED]
+    found = [each for each in sight.conflicts if each.kind is ConflictKind.COMMITTED]
     times = Counter(broker for each in found for broker in (each.one, each.other))
     for conflict in found:
         one, other = conflict.one, conflict.other
@@ -93,7 +93,7 @@ def epochs_start_once(sight: Sight) -> Iterator[Finding]:
     Needs neither HW nor ISR: whoever holds records of an epoch has them from its one leader.
     Entries moved by the log start, and epochs without records, are left out.
     """
-    for conflict in conflicts(sight):
+    for conflict in sight.conflicts:
         if conflict.kind is ConflictKind.START:
             yield Violated(
                 "EPO005",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidestaff.consistency.forecast import forecast
 from tidestaff.consistency.verdict import Violated
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ def survives_one_failure(sight: Sight) -> Iterator[Finding]:
     observation, leader = sight.observation, sight.state.leader
     if leader < 0 or len(observation.assignment.target) < 2 or observation.deleting:
         return
-    outcome = forecast(observation, stopping={leader})
+    outcome = sight.without_the_leader
     if outcome.offline:
         yield Violated(
             "FCT001",
@@ -41,7 +40,7 @@ def loses_nothing_at_the_next_failure(sight: Sight) -> Iterator[Finding]:
     observation, leader = sight.observation, sight.state.leader
     if leader < 0 or sight.leader_watermark is None or observation.deleting:
         return
-    outcome = forecast(observation, stopping={leader})
+    outcome = sight.without_the_leader
     if outcome.lost is not None:
         listed = {*sight.state.isr, *sight.state.elr}
         allowed = observation.settings.told("unclean_leader_election_enable")

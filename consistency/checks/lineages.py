@@ -10,8 +10,6 @@ from tidestaff.consistency.epochs import first_disagreement, normalise
 from tidestaff.consistency.versions import EpochCacheGeneration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tidestaff.consistency.checks.sight import Sight
     from tidestaff.consistency.model import BrokerId, Lineage, ReplicaReading
 
@@ -34,13 +32,13 @@ class Conflict(NamedTuple):
     end: int
 
 
-def conflicts(sight: Sight) -> Iterator[Conflict]:
+def conflicts(sight: Sight) -> tuple[Conflict, ...]:
     """Every pair of replicas whose lineages disagree, each pair once, under its gravest name."""
     comparable = [r for r in sight.replicas if _comparable(r)]
     if sight.compacted:
         # A replica built anew of a compacted topic takes its entries from the batches that
         # survived.
-        return
+        return ()
     found = [
         conflict
         for one, other in combinations(comparable, 2)
@@ -52,9 +50,11 @@ def conflicts(sight: Sight) -> Iterator[Conflict]:
         if conflict.kind is not ConflictKind.START
         for broker in (conflict.one, conflict.other)
     }
-    for conflict in found:
-        if conflict.kind is not ConflictKind.START or not {conflict.one, conflict.other} & graver:
-            yield conflict
+    return tuple(
+        conflict
+        for conflict in found
+        if conflict.kind is not ConflictKind.START or not {conflict.one, conflict.other} & graver
+    )
 
 
 def is_rising(lineage: Lineage) -> bool:

@@ -39,23 +39,12 @@ class _Proof(NamedTuple):
     new_from: int = 0
 
 
-def lost_ranges(sight: Sight) -> tuple[OffsetRange, ...]:
-    """The committed offsets the current leader does not have, or has from another leader."""
-    return merged(lost.offsets for lost in losses(sight))
-
-
-def losses(sight: Sight) -> tuple[Lost, ...]:
-    """The same, with the epochs of what is gone.
-
-    Proof of a commit is the ledger, the HW of every other replica of this round, for a follower
-    takes its HW from a leader, and what was seen committed beside the ledger. What was reported
-    before is not reported again.
-    """
-    return tuple(dict.fromkeys((*losses_of_ledger(sight), *_losses_beside(sight))))
-
-
 def losses_of_ledger(sight: Sight) -> tuple[Lost, ...]:
-    """Without those beside it: what leaves the ledger with the report."""
+    """What leaves the ledger with the report.
+
+    Proof of a commit is the ledger, and the HW of every other replica of this round, for a follower
+    takes its HW from a leader. What was reported before is not reported again.
+    """
     leader, end = sight.leader, sight.leader_end
     if leader is None or end is None or not sight.identified:
         return ()
@@ -64,7 +53,7 @@ def losses_of_ledger(sight: Sight) -> tuple[Lost, ...]:
     return _gone(sight, leader, _proofs(sight, leader, end))
 
 
-def _losses_beside(sight: Sight) -> tuple[Lost, ...]:
+def losses_beside(sight: Sight) -> tuple[Lost, ...]:
     """What leaders committed in rounds that showed nobody in office, where the ledger has other
     records or none: sooner or later somebody in office answers, and has these or not.
 

@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from tidestaff.consistency.checks.lineages import conflicts
+from tidestaff.consistency.checks.losses import losses_beside, losses_of_ledger
+from tidestaff.consistency.forecast import forecast
 from tidestaff.consistency.isr import effective_min_isr
 from tidestaff.consistency.model import (
     NO_LEADER,
@@ -19,7 +22,9 @@ from tidestaff.consistency.verdict import Unknown, Violated
 from tidestaff.consistency.versions import Mode
 
 if TYPE_CHECKING:
-    from tidestaff.consistency.memory import PartitionMemory, PredictedCut, ReplicaMemory
+    from tidestaff.consistency.checks.lineages import Conflict
+    from tidestaff.consistency.forecast import PartitionForecast
+    from tidestaff.consistency.memory import Lost, PartitionMemory, PredictedCut, ReplicaMemory
     from tidestaff.consistency.model import (
         BrokerId,
         PartitionObservation,
@@ -221,6 +226,27 @@ class Sight:
     def origins(self) -> Origins | None:
         """Who wrote what, for logs without epochs; None where it cannot be known."""
         return origins(self)
+
+    @cached_property
+    def conflicts(self) -> tuple[Conflict, ...]:
+        """Every pair of replicas whose lineages disagree, under its gravest name."""
+        return conflicts(self)
+
+    @cached_property
+    def losses_of_ledger(self) -> tuple[Lost, ...]:
+        """What leaves the ledger with its report: without what was committed beside it."""
+        return losses_of_ledger(self)
+
+    @cached_property
+    def losses(self) -> tuple[Lost, ...]:
+        """The committed offsets the current leader does not have, or has from another leader, with
+        the epochs of what is gone."""
+        return tuple(dict.fromkeys((*self.losses_of_ledger, *losses_beside(self))))
+
+    @cached_property
+    def without_the_leader(self) -> PartitionForecast:
+        """What comes if the leader's broker stops now."""
+        return forecast(self.observation, stopping={self.state.leader})
 
     @cached_property
     def only_new_epochs(self) -> bool:

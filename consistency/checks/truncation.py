@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidestaff.consistency.checks.lineages import ConflictKind, conflicts
-from tidestaff.consistency.checks.losses import lost_ranges
+from tidestaff.consistency.checks.lineages import ConflictKind
 from tidestaff.consistency.kept_tails import diverged
 from tidestaff.consistency.model import OffsetRange
 from tidestaff.consistency.origins import differing
+from tidestaff.consistency.ranges import merged
 from tidestaff.consistency.verdict import Unknown, Violated
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def committed_offsets_kept(sight: Sight) -> Iterator[Finding]:
     if not sight.identified:
         yield Unknown("TRN001", "topic id or czxid: the topic may have been deleted and made again")
         return
-    for lost in lost_ranges(sight):
+    for lost in merged(each.offsets for each in sight.losses):
         yield _lost(sight, lost)
 
 
@@ -125,7 +125,7 @@ def _tails(sight: Sight, *, predicted: bool) -> Iterator[Finding]:
 
 def _differing_tails(sight: Sight) -> Iterator[tuple[int, int, int]]:
     seen: set[int] = set()
-    for conflict in conflicts(sight):
+    for conflict in sight.conflicts:
         if conflict.kind is ConflictKind.TAIL:
             seen.add(conflict.other)
             yield conflict.other, conflict.offset, conflict.end

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidestaff.consistency.checks.losses import lost_ranges
 from tidestaff.consistency.model import OffsetRange
 from tidestaff.consistency.verdict import Unknown, Violated
 
@@ -130,7 +129,7 @@ def _committed_before(sight: Sight) -> int:
     """What earlier leaders committed and this one holds: its own HW may lawfully lag behind
     that."""
     memory, end = sight.memory, sight.leader_end
-    if memory is None or end is None or not sight.identified or lost_ranges(sight):
+    if memory is None or end is None or not sight.identified or sight.losses:
         return 0
     return memory.committed_end if memory.committed_end <= end else 0
 

@@ -121,6 +121,12 @@ _SIGHT: Final = (
             "a log may grow by what the old leader sent",
         ),
         (
+            "sight-nobody-stops",
+            "return forecast(self.observation, stopping={self.state.leader})",
+            "return forecast(self.observation, stopping=())",
+            "the question is what happens if the leader stops",
+        ),
+        (
             "sight-unknown-incarnation-is-the-same",
             "if remembered is None or remembered.broker_epoch == UNKNOWN_BROKER_EPOCH:",
             "if remembered is None:",
@@ -961,12 +967,6 @@ _REPLICAS: Final = (
             "if leader < 0 or len(observation.assignment.target) < 2 or observation.deleting:",
             "if leader < 0 or observation.deleting:",
             "a partition of one replica survives no failure by choice",
-        ),
-        (
-            "fct-nobody-stops",
-            "    outcome = forecast(observation, stopping={leader})\n    if outcome.offline:",
-            "    outcome = forecast(observation, stopping=())\n    if outcome.offline:",
-            "the question is what happens if the leader stops",
         ),
     ),
 )

@@ -143,8 +143,8 @@ _JUDGE: Final = (
         _JUDGED,
         (
             "mon-unbracketed-rules-judged",
-            "if rule.sampling is Sampling.BRACKETED and not sight.coherent:",
-            "if rule.sampling is Sampling.BRACKETED and sight.known_to_be_old:",
+            "if sampling is Sampling.BRACKETED and not sight.coherent:",
+            "if sampling is Sampling.BRACKETED and sight.known_to_be_old:",
             "no bracket at all is no coherent one",
         ),
         (
@@ -156,7 +156,7 @@ _JUDGE: Final = (
         (
             "mon-straddled-metadata-judged",
             (
-                "    if rule.sampling is Sampling.UNSTRADDLED and "
+                "    if sampling is Sampling.UNSTRADDLED and "
                 "observation.bracket is Bracket.STRADDLED:\n"
                 '        return "metadata that does not change while it is read"\n'
             ),
@@ -633,8 +633,8 @@ _MEMORY: Final = (
         ),
         (
             "mem-beside-cuts-the-ledger",
-            "    if gone := losses_of_ledger(sight):\n",
-            "    if gone := losses(sight):\n",
+            "    if gone := sight.losses_of_ledger:\n",
+            "    if gone := sight.losses:\n",
             "what was beside the ledger leaves it as it is",
         ),
         (
@@ -735,8 +735,8 @@ _MEMORY: Final = (
         ),
         (
             "mem-losses-unbounded",
-            "lost=(*known.lost, *losses(sight))[-MAX_LOST_RANGES:],",
-            "lost=(*known.lost, *losses(sight)),",
+            "lost=(*known.lost, *sight.losses)[-MAX_LOST_RANGES:],",
+            "lost=(*known.lost, *sight.losses),",
             "memory is bounded",
         ),
         (
