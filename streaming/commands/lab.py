@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidestaff.streaming.commands.arguments import did_you_mean, one_of
 from tidestaff.streaming.commands.exits import CommandError, Exit, UsageError
+from tidestaff.streaming.commands.run import count
 from tidestaff.streaming.lab.places import DEFAULT_NAME, lab_folder, labs
 from tidestaff.streaming.lab.plan import ZOOKEEPER_NODE, load_plan, make_plan, node_name
 from tidestaff.streaming.lab.releases import KRAFT, NEWEST, RELEASES, ZOOKEEPER
@@ -74,9 +75,9 @@ def configure(parser: CommandParser, _: Sequence[str]) -> None:
         metavar="[N:]KEY=VALUE",
         help="up: a property of all brokers, or of broker N; may be given again",
     )
-    parser.add_argument("--partitions", type=int, default=1, metavar="COUNT", help="topic: (1)")
-    parser.add_argument("--replication-factor", type=int, metavar="COUNT", help="topic: (3)")
-    parser.add_argument("--count", type=int, default=10, help="produce, log: how many (10)")
+    parser.add_argument("--partitions", type=count, default=1, metavar="COUNT", help="topic: (1)")
+    parser.add_argument("--replication-factor", type=count, metavar="COUNT", help="topic: (3)")
+    parser.add_argument("--count", type=count, default=10, help="produce, log: how many (10)")
     parser.add_argument(
         "--acks", type=one_of("all", "1", "0"), default="all", help="produce: (all)"
     )
@@ -202,15 +203,20 @@ def _settings(given: Sequence[str], brokers: int) -> dict[int, dict[str, str]]:
     for text in given:
         place, key, value = 0, *text.partition("=")[::2]
         number, colon, rest = key.partition(":")
-        if colon and number.isdigit():
-            place, key = int(number), rest
-        if not key or "=" not in text or place > brokers:
+        if colon:  # no name of a property has one
+            place, key = _number_of(number), rest
+        if not key or "=" not in text or not bool(colon) <= place <= brokers:
             raise UsageError(
                 f"tidestaff lab: found --set {text!r}, expected KEY=VALUE or N:KEY=VALUE "
                 f"with N from 1 to {brokers}"
             )
         found.setdefault(place, {})[key] = value
     return found
+
+
+def _number_of(text: str) -> int:
+    """Of a broker; -1 where it is none."""
+    return int(text) if len(text) < 10 and text.isascii() and text.isdigit() else -1
 
 
 def _down(lab: Lab, options: Options) -> int:
@@ -299,7 +305,10 @@ def _produce(lab: Lab, options: Options) -> int:
     (topic,) = _no_more(options, 1)
     values = [f"record {number}".encode() for number in range(options.count)]
     acks = options.acks if options.acks == "all" else int(options.acks)
-    offsets = lab.clients.produce(topic, values, partition=options.partition, acks=acks)
+    try:
+        offsets = lab.clients.produce(topic, values, partition=options.partition, acks=acks)
+    except ValueError as error:  # the library's word for a partition that the topic lacks
+        raise CommandError(f"could not write to {topic}-{options.partition}: {error}") from None
     return _tell(
         options,
         {"topic": topic, "partition": options.partition, "offsets": offsets},

@@ -44,7 +44,7 @@ def add_config_option(parser: CommandParser) -> None:
 
 
 def count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a number of 1 or more")
     return int(text)
 

@@ -107,6 +107,11 @@ def _optional(hint: Any) -> Any | None:
     return None
 
 
+def _as_it_is(value: Any, _: Pool) -> Any:
+    """JSON writes tuples, and so records of the kind that are tuples, as lists by itself."""
+    return value
+
+
 class StateCodec:
     """Writers and readers for the memories, put together once from the classes' type hints.
 
@@ -145,6 +150,8 @@ class StateCodec:
         inner = _optional(hint)
         if inner is not None:
             write = self._writer(inner)
+            if write is _as_it_is:
+                return write
             return lambda value, pool: None if value is None else write(value, pool)
         if hint is RuleSet:
             return lambda value, _: rules_body(value)
@@ -154,17 +161,21 @@ class StateCodec:
             return lambda value, _: value.value
         if hasattr(hint, "_fields") or is_dataclass(hint):
             return self._record_writer(hint)
-        return lambda value, _: value
+        return _as_it_is
 
     def _tuple_writer(self, arguments: tuple[Any, ...]) -> Write:
         if len(arguments) == 2 and arguments[1] is Ellipsis:
             write = self._writer(arguments[0])
+            if write is _as_it_is:
+                return write
             return lambda value, pool: [write(each, pool) for each in value]
         writers = [self._writer(each) for each in arguments]
         return lambda value, pool: [w(v, pool) for w, v in zip(writers, value, strict=True)]
 
     def _record_writer(self, shape: Any) -> Write:
         writers = [(name, self._writer(hint)) for name, hint in self._hints(shape)]
+        if hasattr(shape, "_fields") and all(write is _as_it_is for _, write in writers):
+            return _as_it_is
         return lambda value, pool: [write(getattr(value, name), pool) for name, write in writers]
 
     def _reader(self, hint: Any, *, pooled: bool = True) -> Read:

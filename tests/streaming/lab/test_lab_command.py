@@ -33,6 +33,11 @@ def labs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.param("up extra", "expected nothing more", id="too-many-words"),
         pytest.param("up --set oops", "expected KEY=VALUE", id="setting-without-value"),
         pytest.param("up --set 9:a=b", "N from 1 to 3", id="setting-of-nobody"),
+        pytest.param("up --set ²:a=b", "N from 1 to 3", id="setting-of-an-odd-number"),
+        pytest.param("up --set 0:a=b", "N from 1 to 3", id="setting-of-broker-nought"),
+        pytest.param("topic t --partitions 0", "a number of 1 or more", id="no-partitions"),
+        pytest.param("produce t --count 0", "a number of 1 or more", id="no-records"),
+        pytest.param("log 1 --count ²", "a number of 1 or more", id="an-odd-number-of-lines"),
         pytest.param("up --name ../x", "expected letters", id="a-name-is-no-path"),
     ],
 )
@@ -61,6 +66,18 @@ def test_nodes_that_are_not_there(
     make_plan(labs / "lab", version="4.1.1", cuttable=True).save()
     assert main(["lab", *words.split()]) == 3
     assert told in capsys.readouterr().err
+
+
+def test_a_partition_that_the_topic_lacks_is_told(
+    labs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def produce(*_: object, partition: int, **__: object) -> None:
+        raise ValueError(f"Unrecognized partition {partition} for topic orders")
+
+    monkeypatch.setattr("tidestaff.streaming.lab.clients.Clients.produce", produce)
+    make_plan(labs / "lab", version="4.1.1").save()
+    assert main(["lab", "produce", "orders", "--partition", "7"]) == 3
+    assert "orders-7: Unrecognized partition 7" in capsys.readouterr().err
 
 
 def test_a_lab_that_is_down_says_so(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:
