@@ -33,6 +33,12 @@ class Loss(NamedTuple):
     def told_by(self, alert: Alert) -> bool:
         return alert.code in LOSS_CODES and (alert.subject, alert.first, alert.end) == self[:3]
 
+    def covers(self, alert: Alert) -> bool:
+        """All that is told was lost."""
+        if alert.first is None or alert.end is None or alert.subject != self.subject:
+            return False
+        return self.first <= alert.first <= alert.end <= self.end
+
 
 def consumers_ends(lab: Lab, at: int, topic: str, partitions: Iterable[int]) -> dict[int, int]:
     """The high watermark of each partition, as the leader that this broker knows of tells it to

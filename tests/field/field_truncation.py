@@ -85,14 +85,16 @@ class Tally:
 
     @property
     def false_losses(self) -> list[Alert]:
-        """Where unclean elections are allowed: what was told as lost and was not."""
+        """Where unclean elections are allowed: what was told as lost and was not. A part of what
+        was lost is none of it: if others were written there before the next sample, and no epochs
+        are known, only what is missing still can be told beside the election's own range."""
         return [
             alert
             for alert in self.alerts
             if alert.code in LOSS_CODES
             and alert.subject.startswith(UNCLEAN)
             and alert.first is not None
-            and not any(each.told_by(alert) for each in self.losses)
+            and not any(each.covers(alert) for each in self.losses)
         ]
 
     @property
