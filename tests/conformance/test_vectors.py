@@ -142,7 +142,9 @@ def test_a_bad_vector_fails_and_the_run_goes_on(
     assert report.exit_code == 1
 
 
-@pytest.mark.parametrize("sentence", ["٣ records", f"{'9' * 5000} records", "9999999 times, stop 1"])
+@pytest.mark.parametrize(
+    "sentence", ["٣ records", f"{'9' * 5000} records", "9999999 times, stop 1"]
+)
 def test_a_count_in_a_sentence_has_few_digits_and_they_are_ascii(sentence: str) -> None:
     replicas = TwoReplicas([1, 2], rules=rules_for("3.9"), unclean_allowed=False)
     with pytest.raises(CannotRunError, match="no event this replay knows"):

@@ -191,9 +191,7 @@ def test_a_case_that_is_not_so_fails(vector: Vector, reason: str) -> None:
 @pytest.mark.parametrize(
     ("rest", "told"),
     [
-        pytest.param(
-            {}, "a.json: 'traces' is nothing, expected a list of traces", id="no-traces"
-        ),
+        pytest.param({}, "a.json: 'traces' is nothing, expected a list of traces", id="no-traces"),
         pytest.param({"traces": {}}, "a.json: 'traces' is dict, expected a list", id="no-list"),
         pytest.param({"traces": [3]}, "malformed vector", id="not-a-trace"),
         pytest.param({"traces": [{}]}, "malformed vector", id="an-empty-trace"),

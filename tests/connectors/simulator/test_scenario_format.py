@@ -85,7 +85,9 @@ def test_a_wrong_command(line: str, told: str) -> None:
         pytest.param("acks some\n", "expected acks as (all, 1)", id="acks"),
         pytest.param("show all\n", "expected what to show (controller, versions", id="show"),
         pytest.param(
-            "", "story.txt: the file is empty: the head is incomplete, expected 'version", id="empty"
+            "",
+            "story.txt: the file is empty: the head is incomplete, expected 'version",
+            id="empty",
         ),
         pytest.param(
             "# Why.\n", "story.txt, line 1: the head is incomplete", id="nothing-but-a-comment"
