@@ -50,6 +50,9 @@ def agent_options(
     if _TOKEN in rest:
         raise OptionError(_TOKEN, "is a secret", "give it under secrets")
     if agents is None:
+        for name in (_CA, _TIMEOUT, _TOKEN):
+            if name in {**options, **secrets}:
+                raise OptionError(name, "is of no use without agents", "name the agents, too")
         return None, rest, hidden
     if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int) or timeout_ms < 1:
         raise OptionError(_TIMEOUT, "is no whole number", "give 1 or more")

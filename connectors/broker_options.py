@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from tidestaff.connectors.client_properties import client_options, load_properties
 from tidestaff.connectors.errors import OptionError
-from tidestaff.consistency.versions import Mode
+from tidestaff.consistency.errors import UnknownVersionError
+from tidestaff.consistency.versions import KafkaVersion, Mode, ProtocolVersion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,6 +65,12 @@ class BrokerOptions:
                 raise OptionError(name, f"is no regular expression: {error}", "mend it") from None
         if self.mode is not None and self.mode not in {mode.value for mode in Mode}:
             raise OptionError("mode", "is neither zookeeper nor kraft", "take one, or leave it out")
+        for name, parse in (("version", KafkaVersion.parse), ("protocol", ProtocolVersion.parse)):
+            try:
+                if getattr(self, name) is not None:
+                    parse(getattr(self, name))
+            except UnknownVersionError as error:
+                raise OptionError(name, "is none that is known", error.remedy) from None
 
     def wants(self, topic: str) -> bool:
         """Whole names: `include` is everything where it is empty, `exclude` nothing."""
@@ -86,7 +93,7 @@ def options_of(options: Mapping[str, object], secrets: Mapping[str, str]) -> Bro
         if "." in name:
             said[name] = value
         elif name in own:
-            taken[name] = _checked(name, value, own[name].type == "int")
+            taken[name] = _checked(name, value, is_number=own[name].type == "int")
         else:
             known = ", ".join((*own, "command_config"))
             raise OptionError(name, "is not known", f"take one of {known}, or a client property")
@@ -94,7 +101,8 @@ def options_of(options: Mapping[str, object], secrets: Mapping[str, str]) -> Bro
         raise OptionError("bootstrap_servers", "is missing", "name host:port of some brokers")
     properties = client_options(said) if path is None else _with_file(Path(str(path)), said)
     if "request_timeout_ms" in properties:
-        taken.setdefault("timeout_ms", properties["request_timeout_ms"])
+        asked = _checked("request.timeout.ms", properties["request_timeout_ms"], is_number=True)
+        taken.setdefault("timeout_ms", asked)
     return BrokerOptions(properties=properties, **taken)  # type: ignore[arg-type]
 
 
@@ -102,7 +110,7 @@ def _with_file(path: Path, said: Mapping[str, object]) -> dict[str, object]:
     return client_options({**load_properties(path), **said}, str(path))
 
 
-def _checked(name: str, value: object, is_number: bool) -> object:
+def _checked(name: str, value: object, *, is_number: bool) -> object:
     if not is_number:
         return str(value)
     least = 0 if name in _MAY_BE_NOUGHT else 1

@@ -44,6 +44,10 @@ _AUTHENTICATION: Final = (
 _TOKEN: Final = "sasl_oauth_token_provider"  # noqa: S105 - a name
 
 _KERBEROS: Final = "gssapi"
+# A name or an address, with a port or not; IPv6 in brackets, or bare without a port.
+_SERVER: Final = re.compile(
+    r"(\[[^\s,\[\]]+\]|[^\s:,/\[\]]+)(:\d{1,5})?|[0-9A-Fa-f]*(:[0-9A-Fa-f.]*){2,}"
+)
 _TLS: Final = re.compile(r"\[SSL: (\w+)\]")
 
 
@@ -79,6 +83,21 @@ def library_options(properties: Mapping[str, object]) -> dict[str, object]:
     return found
 
 
+def servers_of(bootstrap_servers: str) -> list[str]:
+    """The brokers to ask first; an OptionError where one of them is no address."""
+    servers = [each.strip() for each in bootstrap_servers.split(",") if each.strip()]
+    ports = (each.rpartition(":")[2] for each in servers if not each.endswith("]"))
+    if not servers or not all(map(_SERVER.fullmatch, servers)) or any(map(_is_no_port, ports)):
+        raise OptionError(
+            "bootstrap_servers", "is no list of host:port", "write broker-1:9092,broker-2:9092"
+        )
+    return servers
+
+
+def _is_no_port(text: str) -> bool:
+    return text.isdigit() and int(text) >= 1 << 16
+
+
 class KafkaPythonClient:
     """Connects at the first question, and anew when nobody answers."""
 
@@ -103,11 +122,11 @@ class KafkaPythonClient:
             "client_id": "tidestaff",
             "reconnect_backoff_max_ms": 2_000,
             "receive_message_max_bytes": 100_000_000,
-            **library_options(properties),
-            "bootstrap_servers": [each.strip() for each in bootstrap_servers.split(",")],
-            "request_timeout_ms": timeout_ms,
             "socket_connection_setup_timeout_ms": timeout_ms,
             "socket_connection_setup_timeout_max_ms": timeout_ms,
+            **library_options(properties),
+            "bootstrap_servers": servers_of(bootstrap_servers),
+            "request_timeout_ms": timeout_ms,
         }
         self._held: tuple[Any, Any] | None = None
         self._silent: set[BrokerId] = set()

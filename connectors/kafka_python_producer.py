@@ -58,9 +58,12 @@ class KafkaTransport:
             self._bootstrap_servers, self._properties, timeout_ms=self._timeout_ms
         )
         try:
-            (found,) = client.ask_any(requests.metadata([self._topic])).topics
+            told = client.ask_any(requests.metadata([self._topic])).topics
         finally:
             client.close()
+        found = next((each for each in told if each.name == self._topic), None)
+        if found is None:
+            raise self._away("the answer does not name the topic")
         if found.error_code == UNKNOWN_TOPIC_OR_PARTITION:
             raise TopicMissingError(self._topic, self._bootstrap_servers)
         if found.error_code == TOPIC_AUTHORIZATION_FAILED:
@@ -114,6 +117,9 @@ class KafkaTransport:
             self.close()
             if isinstance(error, kafka_errors.TopicAuthorizationFailedError):
                 raise NotAuthorizedError("Write", "topic", self._topic) from None
+            if isinstance(error, kafka_errors.ClusterAuthorizationFailedError):
+                # Before 2.8 the right to write to a topic is not enough for this producer.
+                raise NotAuthorizedError("IdempotentWrite", "cluster", "kafka-cluster") from None
             raise self._away(type(error).__name__) from None
         return refused
 

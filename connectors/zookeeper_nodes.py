@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tidestaff.consistency.model import BrokerId
 
 NO_SESSION: Final = 0
+_LARGEST_ID: Final = 2**31 - 1
 
 
 class StateNode(NamedTuple):
@@ -102,9 +103,18 @@ def partition_set(node: Znode, path: str) -> frozenset[TopicPartition]:
 
 def registration(node: Znode, path: str) -> RegisteredBroker:
     name = path.rpartition("/")[2]
-    if not name.isdigit():
+    broker = broker_named(name)
+    if broker is None:
         raise FormatError(path, "name", name, "a broker id")
-    return RegisteredBroker(decode_broker(int(name), node.data), node.czxid, node.ephemeral_owner)
+    return RegisteredBroker(decode_broker(broker, node.data), node.czxid, node.ephemeral_owner)
+
+
+def broker_named(name: str) -> BrokerId | None:
+    """None where it is not the way Kafka writes an id: other digits, noughts before it, too large.
+    Two names must never mean the same broker."""
+    if not (name.isascii() and name.isdigit() and len(name) <= len(str(_LARGEST_ID))):
+        return None
+    return int(name) if str(int(name)) == name and int(name) <= _LARGEST_ID else None
 
 
 def lasting(path: str, broker: BrokerId) -> Problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Final
@@ -59,8 +60,16 @@ class ZookeeperOptions:
             raise _wrong("sasl_mechanism", "needs a name", "give sasl_username and sasl_password")
         if (self.tls_certificate or self.tls_key or self.tls_ca) and not self.tls:
             raise _wrong("tls", "is off, but there are files for it", "set it to true")
+        if not self.sasl_mechanism and (self.sasl_username or self.sasl_password):
+            raise _wrong("sasl_mechanism", "is missing", f"take {' or '.join(_MECHANISMS)}")
+        if not self.tls and (self.tls_key_password or not self.tls_check_hostname):
+            raise _wrong("tls", "is off, but there are options for it", "set it to true")
         if bool(self.tls_certificate) != bool(self.tls_key):
             raise _wrong("tls_key", "and tls_certificate go together", "give both or none")
+        for name in ("tls_ca", "tls_certificate", "tls_key"):
+            path = getattr(self, name)
+            if path and not os.access(path, os.R_OK):
+                raise _wrong(name, f"names {path}, which cannot be read", "mend path or rights")
 
     @property
     def servers(self) -> str:

@@ -28,6 +28,7 @@ from tidestaff.connectors.zookeeper_nodes import (
     About,
     RegisteredBroker,
     Tree,
+    broker_named,
     lasting,
     log_dir_event,
     log_dir_lost,
@@ -316,8 +317,8 @@ class ZookeeperTree:
         for name, config in self._configs(BROKER_CONFIGS, problems).items():
             if name == DEFAULT:
                 found[None] = config
-            elif name.isdigit():
-                found[int(name)] = config
+            elif (broker := broker_named(name)) is not None:
+                found[broker] = config
         return found
 
     def _value(

@@ -23,7 +23,7 @@ from tidestaff.streaming.pipeline import Job
 from tidestaff.streaming.quarantine import Quarantine
 from tidestaff.streaming.routes import routes_of
 from tidestaff.streaming.settings import RecordingSource
-from tidestaff.streaming.sources.collecting import STORY, check
+from tidestaff.streaming.sources.collecting import STORY, check, check_options
 from tidestaff.streaming.sources.row_files import listed
 from tidestaff.streaming.sources.streams import journals
 from tidestaff.streaming.status_line import StatusLine
@@ -87,6 +87,7 @@ def run(settings: Settings, limits: Limits) -> int:
     """Watch until told to stop."""
     for cluster in settings.clusters:
         check(cluster)
+        check_options(cluster)
     status = StatusLine(sys.stderr)
     routes = routes_of(settings, cast("TextIO", status.below(sys.stdout)))
     settings.work.mkdir(parents=True, exist_ok=True)

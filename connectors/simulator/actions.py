@@ -125,6 +125,16 @@ def _slow_follower(cluster: SimulatedCluster, action: Action) -> bool:
     return True
 
 
+def _slow_fetcher_removal(cluster: SimulatedCluster, action: Action) -> bool:
+    """Told to follow in a new leader epoch, it ends its fetches from the old leader `removal_ms`
+    after it has taken over the epoch; 0 undoes it."""
+    broker = _broker(cluster, action)
+    if broker is None:
+        return False
+    broker.fetcher_removal_ms = action.get("removal_ms", 0)
+    return True
+
+
 def _hold_fetches(cluster: SimulatedCluster, action: Action) -> bool:
     broker = _broker(cluster, action)
     if broker is None:
@@ -314,6 +324,7 @@ ACTIONS: Final[dict[str, Callable[[SimulatedCluster, Action], bool]]] = {
     "pause": _pause,
     "resume": _resume,
     "slow_follower": _slow_follower,
+    "slow_fetcher_removal": _slow_fetcher_removal,
     "hold_fetches": _hold_fetches,
     "release_fetches": _release_fetches,
     "fetch_request": _fetch_request,

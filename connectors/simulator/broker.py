@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidestaff.connectors.simulator import following, leading
 from tidestaff.connectors.simulator.fetcher import Fetcher, FetchRequest
-from tidestaff.connectors.simulator.replica import LeadershipOrder, Replica, StopOrder
+from tidestaff.connectors.simulator.replica import HandOver, LeadershipOrder, Replica, StopOrder
 from tidestaff.connectors.simulator.standing import Heard
 from tidestaff.consistency.model import UNKNOWN_BROKER_EPOCH
 
@@ -44,6 +44,8 @@ class Broker:
         self.held: set[TopicPartition | None] = set()
         self.fetch_cap: int | None = None
         self.fetch_pause_ms = 0
+        # From taking over a leader epoch to removing the partition from the old leader's fetcher.
+        self.fetcher_removal_ms = 0
         self.mailbox: dict[TopicPartition, Answer] = {}
         self._inbox: list[Event] = []
         self._parked: dict[BrokerId, tuple[FetchRequest, Reply]] = {}
@@ -268,16 +270,42 @@ class Broker:
         self.serve_waiting(partition)
 
     def _follow(self, replica: Replica, order: LeadershipOrder) -> None:
+        fetches = replica.hand_over or HandOver(replica.leader_epoch)
         if not following.become_follower(self, replica, order):
             return
+        if self.fetcher_removal_ms > 0:
+            self._start_over_later(replica, fetches.epoch)
+        else:
+            self._start_over(replica)
+
+    def _start_over_later(self, replica: Replica, epoch: int) -> None:
+        """A busy broker: the fetcher of the old leader is not yet told, so an answer to what it has
+        asked is still taken (ReplicaManager.makeFollowers, applyLocalFollowersDelta)."""
+        replica.hand_over = hand_over = HandOver(epoch)
+        incarnation = self.incarnation
+
+        def end() -> None:
+            # Whatever was ordered meanwhile has ended it, or put another in its place.
+            if replica.hand_over is hand_over:
+                self.mailbox.pop(replica.partition, None)
+                self._start_over(replica)
+
+        self.loop.after(self.fetcher_removal_ms, lambda: self.receive(end, incarnation))
+
+    def _start_over(self, replica: Replica) -> None:
+        """End the fetches from the old leader, then begin with the one that is believed in now."""
         self._stop_fetching(replica.partition)
-        if order.state.leader >= 0:
-            fetcher = self.fetchers.get(order.state.leader)
+        if replica.leader >= 0:
+            following.start_over(replica)
+            fetcher = self.fetchers.get(replica.leader)
             if fetcher is None:
-                fetcher = self.fetchers[order.state.leader] = Fetcher(self, order.state.leader)
+                fetcher = self.fetchers[replica.leader] = Fetcher(self, replica.leader)
             fetcher.add(replica)
 
     def _stop_fetching(self, partition: TopicPartition) -> None:
+        replica = self.replicas.get(partition)
+        if replica is not None:
+            replica.hand_over = None
         for leader in sorted(self.fetchers):
             self.fetchers[leader].remove(partition)
 

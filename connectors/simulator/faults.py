@@ -50,13 +50,23 @@ WEIGHTS: Final[dict[str, int]] = {
     "unclean_setting": 1,
 }
 
+# Beside the others only where somebody asks for it: who asks for "all" gets the histories that
+# these seeds have always made.
+ON_REQUEST: Final[dict[str, int]] = {
+    "slow_fetcher_removal": 6,
+    "usual_fetcher_removal": 2,
+}
+
 # What takes committed records away although every rule of the protocol is kept. A reassignment
 # does, too, where it replaces one whose new replicas alone are in sync: it may beside the others.
 MAY_LOSE: Final = frozenset({"power_loss", "wipe_disk", "unclean_election", "unclean_setting"})
 NEVER_LOSE: Final = frozenset(WEIGHTS) - MAY_LOSE
 
 _REPAIRS: Final = frozenset(
-    {"start", "resume", "heal", "release_fetches", "usual_speed", "produce"}
+    {
+        *("start", "resume", "heal", "release_fetches", "usual_speed", "produce"),
+        "usual_fetcher_removal",
+    }
 )
 
 
@@ -74,7 +84,7 @@ class RandomFaults:
         self.cluster = cluster
         self.kinds = sorted(kinds)
         self.may_lose = not MAY_LOSE.isdisjoint(kinds)
-        self.weights = {**WEIGHTS, **(weights or {})}
+        self.weights = {**WEIGHTS, **ON_REQUEST, **(weights or {})}
         self.every_ms = every_ms
         self.chance = random.Random(seed)  # noqa: S311 - reproducible on purpose
         self._until_ms = 0
@@ -117,6 +127,8 @@ class RandomFaults:
         for broker in cluster.sorted_brokers():
             cluster.on("release_fetches", broker.id)
             cluster.on("slow_follower", broker.id)
+            if broker.fetcher_removal_ms:
+                cluster.on("slow_fetcher_removal", broker.id)
             cluster.on("resume", broker.id)
         cluster.advance(4 * settings.request_timeout_ms + settings.session_ms + 1)
         while self.down():
@@ -166,6 +178,14 @@ def _produce_to_zombie(faults: RandomFaults) -> list[Action]:
             if replica.leads and known is not None and known.state.leader != broker.id:
                 found.append(_one(do="produce", **_of(partition), records=3, broker=broker.id))
     return found
+
+
+def _slow_removal(faults: RandomFaults) -> list[Action]:
+    """From a moment to longer than a round of the monitor and than a member may lag."""
+    removal_ms = faults.chance.choice((50, 500, 2_000, 4_000))
+    return [
+        _one(do="slow_fetcher_removal", broker=b.id, removal_ms=removal_ms) for b in faults.up()
+    ]
 
 
 def _hold(faults: RandomFaults) -> list[Action]:
@@ -281,6 +301,12 @@ _OPTIONS: Final[dict[str, Chooser]] = {
         _one(do="slow_follower", broker=b.id)
         for b in faults.cluster.sorted_brokers()
         if b.fetch_cap is not None
+    ],
+    "slow_fetcher_removal": _slow_removal,
+    "usual_fetcher_removal": lambda faults: [
+        _one(do="slow_fetcher_removal", broker=b.id)
+        for b in faults.cluster.sorted_brokers()
+        if b.fetcher_removal_ms
     ],
     "hold_fetches": _hold,
     "release_fetches": _release,

@@ -30,11 +30,7 @@ def become_follower(broker: Broker, replica: Replica, order: LeadershipOrder) ->
     replica.isr, replica.assignment = state.isr, order.assignment
     replica.followers, replica.pending_isr = {}, None
     replica.touched.add(replica.partition)
-    if not _starts_over(replica, before):
-        return False
-    if replica.leader >= 0:
-        start_over(replica)
-    return True
+    return _starts_over(replica, before)
 
 
 def _starts_over(replica: Replica, before: tuple[bool, int, int]) -> bool:
@@ -77,7 +73,7 @@ def _fetch_from_end(replica: Replica) -> None:
 def ask(replica: Replica, now_ms: int, limit: int) -> Ask | None:
     """The next question to the leader, or None while this partition has to wait."""
     phase = replica.phase
-    if phase is _FAILED or replica.not_before_ms > now_ms:
+    if phase is _FAILED or replica.not_before_ms > now_ms or replica.hand_over is not None:
         return None
     truncating = phase is _TRUNCATING
     last_epoch = replica.epochs.latest if truncating else replica.last_fetched_epoch
@@ -100,7 +96,7 @@ def take(broker: Broker, replica: Replica, reply: Answer) -> bool:
     if reply.error:
         return _take_error(broker, replica, reply)
     if reply.ask.epoch_question:
-        if replica.phase is not _TRUNCATING or reply.ask.leader_epoch != replica.leader_epoch:
+        if replica.phase is not _TRUNCATING or reply.ask.leader_epoch != _fetch_epoch(replica):
             return False
         assert reply.epoch_end is not None
         _take_epoch_end(replica, *reply.epoch_end)
@@ -125,6 +121,11 @@ def take(broker: Broker, replica: Replica, reply: Answer) -> bool:
     return False
 
 
+def _fetch_epoch(replica: Replica) -> int:
+    """The leader epoch that the fetcher works in: not the replica's own before it has been told."""
+    return replica.leader_epoch if replica.hand_over is None else replica.hand_over.epoch
+
+
 def is_old_news(replica: Replica, reply: Answer) -> bool:
     """Whether taking this answer would change nothing: it is the one that brought nothing last
     time, and the replica stands where it stood."""
@@ -142,7 +143,7 @@ def _take_error(broker: Broker, replica: Replica, reply: Answer) -> bool:
         if replica.phase is _FETCHING and reply.ask.offset == replica.fetch_offset:
             return _out_of_range(broker, replica, reply)
         return False
-    if reply.error == "FENCED_LEADER_EPOCH" and reply.ask.leader_epoch == replica.leader_epoch:
+    if reply.error == "FENCED_LEADER_EPOCH" and reply.ask.leader_epoch == _fetch_epoch(replica):
         # It waits for the metadata that it has missed.
         replica.phase = _FAILED
         return False

@@ -40,6 +40,13 @@ class StopOrder(NamedTuple):
     delete: bool
 
 
+class HandOver(NamedTuple):
+    """A follower has taken over a leader epoch and not yet ended its fetches of an earlier one:
+    `epoch` is the one they were made in."""
+
+    epoch: int
+
+
 class Phase(Enum):
     """Where a follower's fetcher stands with one partition."""
 
@@ -94,6 +101,7 @@ class Replica:
     fetch_offset: int = 0
     last_fetched_epoch: int = UNDEFINED_EPOCH
     not_before_ms: int = 0
+    hand_over: HandOver | None = None
     asked: Ask | None = None
     nothing_new: Answer | None = None
 
@@ -197,3 +205,4 @@ class Replica:
         self.pending_isr = None
         self.phase = Phase.FETCHING
         self.not_before_ms = 0
+        self.hand_over = None

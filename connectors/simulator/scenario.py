@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from tidestaff.connectors.simulator.action_text import as_text
 from tidestaff.connectors.simulator.cluster import SimulatedCluster
 from tidestaff.connectors.simulator.presets import PRESETS
 from tidestaff.connectors.simulator.scenario_commands import (
@@ -23,7 +24,6 @@ from tidestaff.connectors.simulator.scenario_commands import (
     Step,
     Words,
     WrongWordError,
-    as_text,
     build,
     did_you_mean,
     topic_of,

@@ -15,7 +15,6 @@ from tidestaff.connectors.simulator.scenario_settings import (
     value_of,
     whole_number,
 )
-from tidestaff.consistency.model import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -260,6 +259,11 @@ def _slow(words: Words) -> Step:
     )
 
 
+def _slow_removal(words: Words) -> Step:
+    action: Action = {"do": "slow_fetcher_removal", "broker": words.broker()}
+    return Step(({**action, "removal_ms": words.duration_ms()},))
+
+
 def _retention(words: Words) -> Step:
     broker, where = words.broker(), words.partition()
     offset = words.number("an offset")
@@ -297,6 +301,12 @@ COMMANDS: Final[dict[str, Command]] = {
     "resume": Command("BROKER...", "SIGCONT", _each("resume")),
     "slow-fetches": Command("BROKER RECORDS", "at most so many records a fetch", _slow),
     "usual-fetches": Command("BROKER...", "undo slow-fetches", _each("slow_follower")),
+    "slow-fetcher-removal": Command(
+        "BROKER TIME",
+        "told of a new leader, it takes over the epoch and ends its old fetches so much later",
+        _slow_removal),
+    "usual-fetcher-removal": Command("BROKER...", "undo slow-fetcher-removal",
+                                     _each("slow_fetcher_removal")),
     "hold-fetches": Command("BROKER... [PARTITION]", "from now on it fetches only by `fetch`",
                             _at_partitions("hold_fetches")),
     "release-fetches": Command("BROKER... [PARTITION]", "it fetches by itself again",
@@ -348,49 +358,3 @@ def build(words: list[str], setting: Setting) -> Step:
 def _with_usage(error: WrongWordError, name: str, command: Command) -> tuple[str, str]:
     found, _, expected = str(error).removeprefix("found ").partition(", expected ")
     return f"{found} after {name!r}", f"{expected} (usage: {f'{name} {command.usage}'.strip()})"
-
-
-_VERBS: Final = {
-    "power_loss": "power-loss",
-    "clean_stop": "stop",
-    "session_expiry": "expire-session",
-    "controller_failover": "fail-controller",
-    "preferred_election": "elect preferred",
-    "unclean_election": "elect unclean",
-    "change_settings": "set",
-    "slow_follower": "slow-fetches",
-}
-
-
-def as_text(action: Action) -> str:
-    """An action in the words of a scenario."""
-    verb = _VERBS.get(action["do"], action["do"].replace("_", "-"))
-    words: list[object] = []
-    if verb == "slow-fetches":
-        slow = action.get("records")
-        return (
-            f"usual-fetches {action['broker']}"
-            if slow is None
-            else _joined(verb, action["broker"], slow)
-        )
-    if "broker" in action and verb != "produce":
-        words.append(action["broker"])
-    if "partition" in action:
-        words.append(TopicPartition(action["topic"], action["partition"]))
-    elif "topic" in action:
-        words.append(action["topic"])
-    words += [action[key] for key in ("source", "target", "offset") if key in action]
-    if verb == "produce":
-        words += action.get("names") or [action["records"], "records"]
-        words += ["to", action["broker"]] if "broker" in action else []
-    for name, value in action.get("settings", {}).items():
-        words += [name.replace("_", "."), str(value).lower()]
-    if "replicas" in action:
-        words.append(",".join(map(str, action["replicas"])))
-    if "partitions" in action:
-        words += ["replicas", *(",".join(map(str, each)) for each in action["partitions"])]
-    return _joined(verb, *words)
-
-
-def _joined(*words: object) -> str:
-    return " ".join(map(str, words))

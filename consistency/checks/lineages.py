@@ -6,7 +6,7 @@ from enum import Enum
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidestaff.consistency.epochs import first_disagreement, normalise
+from tidestaff.consistency.epochs import first_disagreement, next_agreement, normalise
 from tidestaff.consistency.versions import EpochCacheGeneration
 
 if TYPE_CHECKING:
@@ -91,7 +91,11 @@ def _compare(sight: Sight, one: ReplicaReading, other: ReplicaReading) -> Confli
     if sight.leader is not None and sight.state.leader in (one.broker, other.broker):
         # What the leader has committed, every ISR member must have, whatever its own HW says yet.
         committed = min(end, sight.leader.high_watermark or 0)
+    # One epoch at one offset is one record: where diverged logs agree again they hold the same.
+    again = next_agreement(one.lineage, other.lineage, start=offset, end=end)
+    end = end if again is None else again
     if offset < committed and in_isr and sight.coherent:
+        committed = min(committed, end)
         return Conflict(ConflictKind.COMMITTED, one.broker, other.broker, offset, committed)
     if sight.coherent and sight.state.leader == one.broker:
         return Conflict(ConflictKind.TAIL, one.broker, other.broker, offset, end)

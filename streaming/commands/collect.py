@@ -47,7 +47,7 @@ def configure(parser: CommandParser, _: Sequence[str]) -> None:
     add("--topic", metavar="NAME", help="the transport topic")
     add("--create-topic", action="store_true", help="make the topic if it is not there")
     add("--partitions", type=count, metavar="N", default=6, help="of a topic that is made: 6")
-    add("--rounds", type=count, metavar="N", help="end after N rounds of each cluster")
+    add("--rounds", type=count, metavar="N", help="end when N rounds of each cluster are out")
 
 
 def run(options: Options) -> int:

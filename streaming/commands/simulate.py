@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tidestaff.connectors.simulator.faults import NEVER_LOSE, WEIGHTS
+from tidestaff.connectors.simulator.faults import NEVER_LOSE, ON_REQUEST, WEIGHTS
 from tidestaff.connectors.simulator.presets import PRESETS
 from tidestaff.connectors.simulator.scenario import preset_like, read
 from tidestaff.connectors.simulator.scenario_settings import MOST_DIGITS, whole_number
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
     Record = Callable[[Observation], None]
 
-_FAULTS: Final = {kind.replace("_", "-"): kind for kind in WEIGHTS}
+_USUAL: Final = [kind.replace("_", "-") for kind in sorted(WEIGHTS)]
+_ON_REQUEST: Final = [kind.replace("_", "-") for kind in sorted(ON_REQUEST)]
+_FAULTS: Final = {name: name.replace("-", "_") for name in (*_USUAL, *_ON_REQUEST)}
 
 EXAMPLES: Final = f"""\
 examples:
@@ -50,8 +52,9 @@ examples:
   tidestaff simulate --seed 7 --watch                its logs drawn, a frame for all that happens
   tidestaff simulate --seed 7 --faults crash,power-loss,clean-stop --steps 30
 
-faults: {", ".join(sorted(_FAULTS)[:13])},
-        {", ".join(sorted(_FAULTS)[13:])}
+faults: {", ".join(_USUAL[:13])},
+        {", ".join(_USUAL[13:])}
+        only where they are named: {", ".join(_ON_REQUEST)}
 versions: {", ".join(PRESETS)}
 
 exit codes:

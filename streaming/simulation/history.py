@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from tidestaff.connectors.simulator.action_text import as_text
 from tidestaff.connectors.simulator.cluster import SimulatedCluster
 from tidestaff.connectors.simulator.faults import RandomFaults
 from tidestaff.connectors.simulator.sampler import Sampler
-from tidestaff.connectors.simulator.scenario_commands import as_text
 from tidestaff.connectors.simulator.scenario_state import state_lines
 from tidestaff.connectors.simulator.settings import QUICK
 from tidestaff.streaming.simulation.performance import by_partition, too_early

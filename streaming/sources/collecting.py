@@ -88,6 +88,8 @@ def _brokers(name: str, source: DirectSource) -> Collector:
         zookeeper, given, plain, secrets = zookeeper_options(source.options, secrets)
         asking, plain, secrets = agent_options(plain, secrets)
         options = options_of(plain, secrets)
+        if zookeeper is not None and options.mode == "kraft":
+            raise OptionError("mode", "is kraft beside zookeeper_connect", "leave one of them out")
         pace = Pace(options.requests_per_second, lambda: time.monotonic() * 1_000, time.sleep)
         reader = KafkaPythonReader(
             options.bootstrap_servers,
@@ -169,6 +171,13 @@ def check(cluster: Cluster) -> None:
             f"expected one of {', '.join(COLLECTORS)}{hint}",
             "take another source, or a release that has this collector",
         )
+
+
+def check_options(cluster: Cluster) -> None:
+    """Tell what is wrong with a collector's options: it is made and closed, and asks nobody."""
+    source = cluster.source
+    if isinstance(source, DirectSource) and source.collector != "simulator":
+        collector_of(cluster).close()  # type: ignore[attr-defined]
 
 
 def collector_of(cluster: Cluster) -> Collector:

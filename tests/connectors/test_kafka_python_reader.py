@@ -139,6 +139,37 @@ def test_without_a_ticket_the_credentials_are_refused_and_nothing_of_them_is_tol
             "west: option sasl.passwort is not a known client property",
             id="no-such-property",
         ),
+        *(
+            pytest.param(
+                {"bootstrap_servers": servers},
+                "west: option bootstrap_servers is no list of host:port",
+                id=f"servers-{servers}",
+            )
+            for servers in ("a:909x", "a:9092,b:", "a:70000", "http://a:9092", "[::1", ",")
+        ),
+        pytest.param(
+            {"bootstrap_servers": "a:1", "version": "banana"}, "west: option version", id="version"
+        ),
+        pytest.param(
+            {"bootstrap_servers": "a:1", "protocol": "2.7-X"},
+            "west: option protocol",
+            id="protocol",
+        ),
+        pytest.param(
+            {"bootstrap_servers": "a:1", "mode": "kraft", "zookeeper_connect": "zk:1"},
+            "west: option mode is kraft beside zookeeper_connect",
+            id="two-modes",
+        ),
+        pytest.param(
+            {"bootstrap_servers": "a:1", "agents_timeout_ms": "soon"},
+            "west: option agents_timeout_ms is of no use without agents",
+            id="agents-not-named",
+        ),
+        pytest.param(
+            {"bootstrap_servers": "a:1", "request.timeout.ms": "0"},
+            "west: option request.timeout.ms is no whole number",
+            id="no-time",
+        ),
     ],
 )
 def test_a_wrong_option_of_the_collector_is_told_with_the_cluster(
@@ -148,6 +179,24 @@ def test_a_wrong_option_of_the_collector_is_told_with_the_cluster(
     with pytest.raises(CommandError, match=says) as caught:
         collector_of(Cluster.model_validate({"name": "west", "source": source}))
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "servers", ["a:9092, b:9093,", "a", "10.0.0.1:9092", "[::1]:9092", "[fe80::1%eth0]", "::1"]
+)
+def test_addresses_are_taken_as_the_library_takes_them(servers: str) -> None:
+    from tidestaff.connectors.kafka_python_client import servers_of  # noqa: PLC0415 - slow
+
+    wanted = [each.strip() for each in servers.split(",") if each.strip()]
+    assert servers_of(servers) == wanted
+
+
+def test_a_time_to_connect_that_is_given_counts() -> None:
+    from tidestaff.connectors.kafka_python_client import KafkaPythonClient  # noqa: PLC0415 - slow
+
+    name = "socket_connection_setup_timeout_ms"
+    client = KafkaPythonClient("a:1", {name: 77}, timeout_ms=200)
+    assert client._config[name] == 77
 
 
 def test_a_collector_of_a_cluster_that_is_not_there_goes_on_and_says_so() -> None:

@@ -624,6 +624,17 @@ def test_a_malformed_node_is_named_and_the_last_good_value_is_never_coherent(
     ("path", "content", "says"),
     [
         pytest.param("/brokers/ids/x", {"version": 4}, "a broker id", id="no-id"),
+        *(
+            pytest.param(f"/brokers/ids/{name}", {"version": 4}, "a broker id", id=f"id-{which}")
+            for which, name in (
+                ("power", "\u00b2"),
+                ("arabic", "\u0663"),
+                ("nought", "03"),
+                ("large", "9" * 30),
+                ("huge", "9" * 5_000),
+                ("above-int", "2147483648"),
+            )
+        ),
         pytest.param("/controller", b"{", "JSON", id="controller"),
         pytest.param("/controller_epoch", b"one", "whole number", id="controller-epoch"),
         pytest.param("/admin/reassign_partitions", b"[]", "JSON object", id="reassignments"),
@@ -648,6 +659,15 @@ def test_any_malformed_node_is_told_by_its_path_and_the_rest_goes_on(
     assert (told.problem, told.place) == (ProblemKind.MALFORMED, path)
     assert says in told.reason
     assert told.remedy
+    assert len(partitions(seen)) == 1
+
+
+@pytest.mark.parametrize("name", ["\u00b2", "\u0663", "03", "9" * 5_000])
+def test_settings_of_a_broker_that_cannot_be_are_left_alone(name: str) -> None:
+    zookeeper = FakeZookeeper.with_topic()
+    zookeeper.put(f"/config/brokers/{name}", {"version": 1, "config": {}})
+    seen = Watched(zookeeper).round()
+    assert not health(seen)
     assert len(partitions(seen)) == 1
 
 

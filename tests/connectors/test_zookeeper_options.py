@@ -58,6 +58,13 @@ def test_servers_and_chroot_are_written_as_brokers_have_them(
         pytest.param(
             {"zookeeper_tls": "true", "zookeeper_tls_key": "k"}, "go together", id="half-a-pair"
         ),
+        pytest.param(
+            {"zookeeper_tls": "true", "zookeeper_tls_ca": "/no/ca.pem"},
+            "tls_ca names /no/ca.pem, which cannot be read",
+            id="no-such-file",
+        ),
+        pytest.param({"zookeeper_tls_check_hostname": "false"}, "tls is off", id="hostname-no-tls"),
+        pytest.param({"zookeeper_sasl_username": "u"}, "mechanism is missing", id="name-alone"),
         pytest.param({"zookeeper_tls": "maybe"}, "neither true nor false", id="flag"),
         pytest.param({"zookeeper_timeout_ms": "soon"}, "no whole number", id="number"),
         pytest.param({"settings.min.insync.replicas": "two"}, "no whole number", id="given"),
@@ -96,8 +103,8 @@ def test_what_is_not_zookeepers_is_left_to_others() -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    names = ("digest", "sasl_password", "tls_key_password")
-    options = ZookeeperOptions("zk:2181", **dict.fromkeys(names, "u:hunter2"))
+    hidden = dict.fromkeys(("digest", "sasl_password", "tls_key_password"), "u:hunter2")
+    options = ZookeeperOptions("zk:2181", tls=True, sasl_mechanism="GSSAPI", **hidden)
     assert "hunter2" not in repr(options)
 
 

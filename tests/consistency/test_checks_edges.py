@@ -221,6 +221,14 @@ def test_a_follower_in_an_older_epoch_has_not_fetched_in_this_one() -> None:
     assert not Sight(None, watch.observation()).has_fetched(3)
 
 
+def test_committed_lineages_that_agree_again_disagree_only_before() -> None:
+    """As before KIP-279: one step of truncation cuts too little, and the logs go on together."""
+    watch = Watch(version="1.1.1", epoch=2)
+    watch.all_logs(leo=30, hw=30, epochs=lineage((0, 0), (2, 3)))
+    watch.log(3, leo=30, hw=30, epochs=lineage((1, 0), (2, 3))).see()
+    assert watch.raised["EPO004"].offsets == OffsetRange(0, 3)
+
+
 # --- lineages -----------------------------------------------------------------------------------
 
 

@@ -533,7 +533,7 @@ def follower_cuts_what_its_leader_has() -> dict[str, Any]:
     return watch.raised
 
 
-@fires("TRN003", broker=3, offsets=(10, 16), with_codes=("TRN005",))
+@fires("TRN003", broker=3, offsets=(10, 13), with_codes=("TRN005",))
 def follower_keeps_what_its_leader_never_had() -> dict[str, Any]:
     watch = Watch().log(1, leo=13).log(3, leo=13)
     watch.see(3)
@@ -543,7 +543,7 @@ def follower_keeps_what_its_leader_never_had() -> dict[str, Any]:
     return watch.raised
 
 
-@fires("TRN004", broker=3, offsets=(10, 20))
+@fires("TRN004", broker=3, offsets=(10, 18))
 def follower_diverges_from_its_leader() -> dict[str, Any]:
     watch = Watch(epoch=2, isr=(1, 2))
     watch.all_logs(leo=20, hw=20, epochs=lineage((0, 0), (2, 10)))

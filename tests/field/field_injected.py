@@ -37,7 +37,7 @@ MISSED: Final = 2
 BESIDE: Final = Kind("3.9.1", "zookeeper")
 """Where Kafka's own tools are asked about each fault as well."""
 SECURED: Final = (Kind("3.9.1", "kraft"), Kind("4.1.1", "kraft"))
-"""Releases that have the authorizer of KRaft; that of ZooKeeper has a test of its own."""
+"""Releases that have the authorizer of KRaft. That of ZooKeeper is another class, and not tried."""
 BACKOFF_MS: Final = 5_000
 """Who is silent is asked at least so often: five rounds, as by default."""
 

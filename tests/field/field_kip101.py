@@ -119,12 +119,12 @@ def _play(lab: Lab, watch: Watch, *, diverge: bool, began: float) -> Outcome:
         version=lab.plan.version,
         acknowledged_at=acknowledged_at,
         another_at=another_at,
-        holds={broker: _holds(lab, broker) for broker in (A, B, C)},
+        holds={broker: holds(lab, broker) for broker in (A, B, C)},
         consumed=clients.read(TOPIC),
         isr=tuple(sorted(seen.isr)),
         alerts=watch.alerts,
         lost_seen_s=watch.began + lost[0].at_s - elected if lost else None,
-        tools=_tools(lab),
+        tools=tools(lab),
         took_s=time.monotonic() - began,
     )
 
@@ -143,14 +143,14 @@ def _controller_on_a(lab: Lab) -> None:
         lab.start(broker)
 
 
-def _holds(lab: Lab, broker: int) -> tuple[bytes, ...]:
+def holds(lab: Lab, broker: int) -> tuple[bytes, ...]:
     """Values are written as they are, so the bytes of the segments show them."""
     segments = sorted(lab.replica_dir(broker, TOPIC, 0).glob("*.log"))
     text = b"".join(segment.read_bytes() for segment in segments)
     return tuple(value for value in (FIRST, LOST, ANOTHER) if value in text)
 
 
-def _tools(lab: Lab) -> dict[str, str]:
+def tools(lab: Lab) -> dict[str, str]:
     """What Kafka's own tools say when all is over."""
     found = {
         "kafka-topics --under-replicated-partitions": lab.topics_tool(

@@ -21,6 +21,7 @@ from tests.field import (
     field_injected,
     field_kip101,
     field_lively,
+    field_lost_tail,
     field_report,
     field_seeds,
     field_truncation,
@@ -65,6 +66,30 @@ def kip101(folder: Path, options: argparse.Namespace, keep: Keep) -> None:
             outcome = field_kip101.play(place, kind.version, diverge=diverge)
             for row in kip101_rows(outcome, kind, diverge=diverge):
                 keep(row)
+        outcome = field_lost_tail.play(folder / f"{number}-tail", kind.version)
+        keep(lost_tail_row(outcome, kind))
+
+
+def lost_tail_row(outcome: field_kip101.Outcome, kind: Kind) -> Row:
+    """The disk has lost the record on every version; only the old one lets B keep its own."""
+    at = outcome.acknowledged_at
+    wanted = {("TRN001", field_kip101.A, at, at + 1)}
+    expected = f"the acknowledged record at offset {at} is lost from A's disk"
+    if kind == OLD:
+        wanted.add(("TRN006", field_kip101.B, at, at + 1))
+        expected += ", B keeps it beside another record of A's"
+    else:
+        expected += ", B cuts it and takes A's"
+    told = {(a.code, a.broker, a.first, a.end) for a in outcome.grave}
+    expected += "; alerts: " + ", ".join(
+        f"{c} broker {b} [{f}, {e})" for c, b, f, e in sorted(wanted)
+    )
+    state = f"{'lost' if outcome.lost else 'kept'}, "
+    state += "diverged" if outcome.diverged else "all equal"
+    seen = f"{state}, ISR {list(outcome.isr)}; grave alerts: {listed(outcome.grave)}"
+    right = outcome.lost and outcome.diverged == (kind == OLD) and told == wanted
+    name = "S-24 both crash, and A's disk has not kept its tail"
+    return Row("kip101", name, str(kind), expected, seen, right, outcome.took_s)
 
 
 def kip101_rows(outcome: field_kip101.Outcome, kind: Kind, *, diverge: bool) -> list[Row]:

@@ -187,6 +187,12 @@ _SIGHT: Final = (
             "a replica built anew of a compacted topic has other entries",
         ),
         (
+            "lin-differ-to-the-end",
+            "    end = end if again is None else again\n",
+            "",
+            "diverged logs may go on together",
+        ),
+        (
             "lin-equal-starts-are-out-of-order",
             "low.epoch < high.epoch and low.start_offset <= high.start_offset",
             "low.epoch < high.epoch and low.start_offset < high.start_offset",

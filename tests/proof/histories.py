@@ -57,13 +57,14 @@ class Plan:
     bracketed: bool = True
     real_timeouts: bool = False
     act_every_ms: tuple[int, int] = (50, 400)
+    settings: Settings = QUICK
 
 
 class Watched:
     """A cluster whose time passes round by round."""
 
     def __init__(self, plan: Plan) -> None:
-        settings = UNHURRIED if plan.real_timeouts else QUICK
+        settings = UNHURRIED if plan.real_timeouts else plan.settings
         self.plan = plan
         self.cluster = SimulatedCluster(plan.preset, [1, 2, 3], TOPICS, settings, plan.seed)
         self.watcher = Watcher(self.cluster)
@@ -146,6 +147,8 @@ def heal(watched: Watched) -> None:
     for broker in sorted(cluster.brokers):
         for verb in ("release_fetches", "slow_follower", "resume"):
             cluster.on(verb, broker)
+        if cluster.brokers[broker].fetcher_removal_ms:
+            cluster.on("slow_fetcher_removal", broker)
     watched.advance(4 * settings.request_timeout_ms + settings.session_ms + 1)
     for _ in range(_STARTS):
         for broker in cluster.sorted_brokers():

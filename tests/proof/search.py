@@ -16,9 +16,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tidestaff.connectors.simulator.faults import NEVER_LOSE, WEIGHTS
+from tidestaff.connectors.simulator.faults import NEVER_LOSE, ON_REQUEST, WEIGHTS
 from tidestaff.connectors.simulator.places import METADATA, Trouble, broker_place
 from tidestaff.connectors.simulator.presets import preset_named
+from tidestaff.connectors.simulator.settings import QUICK
 
 from tests.proof.histories import EVERY_STEP, Plan, live, live_again
 from tests.proof.ledger import Outcome, false_alarms, judge
@@ -39,6 +40,8 @@ SERIES: Final = (
     *(SAFE_FAULTS, "all faults", "every step", "disturbed", "real timeouts"),
     LATE_PLACES,
 )
+# Not among the others: their seeds make the histories they have always made.
+SLOW_REMOVAL: Final = "slow fetcher removal"
 _SHOWN: Final = 3
 
 
@@ -54,6 +57,8 @@ class Found(NamedTuple):
 def plan_of(series: str, preset: str, seed: int, steps: int) -> Plan:
     """Sampling periods take turns with the seed; every fourth history is sampled finely."""
     kinds = NEVER_LOSE if series in (SAFE_FAULTS, "no alarm allowed") else frozenset(WEIGHTS)
+    if series == SLOW_REMOVAL:
+        return slow_removal(preset, seed, steps)
     if series == "every step":
         return Plan(preset, seed, steps, kinds, every_ms=EVERY_STEP)
     periods = (*PERIODS_MS, FINE_MS)
@@ -78,6 +83,23 @@ def plan_of(series: str, preset: str, seed: int, steps: int) -> Plan:
         every_ms = (5_000, 15_000)[seed % 2]
         return Plan(preset, seed, steps, kinds, every_ms=every_ms, real_timeouts=True)
     return Plan(preset, seed, steps, kinds, every_ms=every_ms)
+
+
+def slow_removal(preset: str, seed: int, steps: int) -> Plan:
+    """Followers that end their fetches from the old leader long after they have taken over the next
+    epoch, and old leaders that live on unawares and are written to. Requests wait long at a leader:
+    most are under way when the order comes. Sampled finely, for the time between is short."""
+    often = {"produce": 60, "produce_to_zombie": 150, "slow_fetcher_removal": 20}
+    sometimes = {"cut": 30, "heal": 30, "preferred_election": 10, "session_expiry": 10}
+    seldom = (
+        *("crash", "bounce", "clean_stop", "pause", "reassign", "slow_follower", "hold_fetches"),
+        *("release_fetches", "controller_failover", "usual_fetcher_removal"),
+    )
+    weights = {**dict.fromkeys(seldom, 1), **sometimes, **often}
+    kinds = (NEVER_LOSE | frozenset(ON_REQUEST)) - {"recreate_topic"}
+    settings = replace(QUICK, replica_fetch_wait_max_ms=1_500, request_timeout_ms=3_000)
+    plan = Plan(preset, seed, steps, kinds, tuple(sorted(weights.items())), every_ms=FINE_MS)
+    return replace(plan, settings=settings)
 
 
 def late_places(plan: Plan) -> Plan:
@@ -220,7 +242,12 @@ def main() -> int:
     parser.add_argument("--histories", type=int, default=1_000, help="in all series together")
     parser.add_argument("--seed", type=int, default=1, help="the first one")
     parser.add_argument("--preset", action="append", help="default: the safe ones and 0.10.2.2")
-    parser.add_argument("--series", action="append", choices=SERIES, help="default: all of them")
+    parser.add_argument(
+        "--series",
+        action="append",
+        choices=(*SERIES, SLOW_REMOVAL),
+        help=f"default: all but {SLOW_REMOVAL!r}",
+    )
     parser.add_argument("--steps", type=int, default=200, help="actions a history, at least")
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()

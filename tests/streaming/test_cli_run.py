@@ -83,8 +83,19 @@ def test_a_wrong_configuration_is_told_before_anything_starts(
         pytest.param("{type: recording, path: /no/such}", "no such directory", id="recording"),
         pytest.param("{type: simulator, scenario: s99}", "no scenario and no file", id="scenario"),
         pytest.param("{type: simulator, version: '9'}", "expected one the simulator", id="version"),
+        pytest.param(
+            "{type: direct, collector: brokers, options: {bootstrap_servers: 'a:909x'}}",
+            "bootstrap_servers is no list of host:port",
+            id="servers",
+        ),
+        pytest.param(
+            "{type: direct, collector: zookeeper, options: {zookeeper_connect: zk}}",
+            "zookeeper_connect is no list of host:port",
+            id="zookeeper",
+        ),
     ],
 )
+@pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
 def test_a_source_that_cannot_be_is_told_before_spark_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], source: str, problem: str
 ) -> None:

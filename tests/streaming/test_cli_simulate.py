@@ -267,7 +267,9 @@ def test_a_file_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         pytest.param(["--seed", "-1"], "found '-1', expected a number from 0 on", id="below-0"),
         pytest.param(["--seed", "1", "--steps", "²"], "a number from 1 on", id="steps-digit"),
         pytest.param(["--seed", "1", "--watch", "--json"], "without --json", id="watch-as-json"),
-        pytest.param(["--seed", "1", "--faults", ","], "expected some of produce", id="no-fault"),
+        pytest.param(
+            ["--seed", "1", "--faults", ","], "found ',', expected some of", id="no-fault"
+        ),
         pytest.param(["--seed", "1", "--version", "0"], "found '0', expected one", id="ambiguous"),
         pytest.param(["--seed", "1", "--faults", "crsh"], "did you mean crash?", id="fault"),
         pytest.param(["--seed", "1", "--version", "3.10"], "expected one of 0.8.2.2", id="version"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tidestaff.connectors.simulator.action_text import as_text
 from tidestaff.connectors.simulator.presets import PRESETS
 from tidestaff.connectors.simulator.scenario import (
     ScenarioError,
@@ -12,7 +13,7 @@ from tidestaff.connectors.simulator.scenario import (
     rewritten,
     shipped,
 )
-from tidestaff.connectors.simulator.scenario_commands import COMMANDS, Setting, as_text, build
+from tidestaff.connectors.simulator.scenario_commands import COMMANDS, Setting, build
 from tidestaff.connectors.simulator.settings import Settings
 
 HEAD = "version 3.9.1\nbrokers 1 2 3\ntopic t replicas 1,2,3\n----\n\n"
@@ -62,6 +63,7 @@ def problem(text: str) -> str:
         pytest.param("delete-topic u", "expected a topic (t)", id="an-unknown-topic"),
         pytest.param("delete-records t-0 x", "expected an offset", id="offset"),
         pytest.param("slow-fetches 1 many", "expected records a fetch", id="how-slow"),
+        pytest.param("slow-fetcher-removal 1 2", "expected a time like", id="how-late"),
         pytest.param("brokers 4", "expected it in the scenario's first block", id="head-too-late"),
     ],
 )
@@ -187,6 +189,7 @@ def test_a_version_may_be_shortened(text: str, preset: str | None) -> None:
             "resume 1",
         ),
         *("slow-fetches 1 2", "usual-fetches 1", "hold-fetches 1", "hold-fetches 1 t-0"),
+        *("slow-fetcher-removal 1 500ms", "usual-fetcher-removal 1"),
         *("release-fetches 1", "fetch-request 1 t-0", "fetch-response 1 t-0", "cut 1 2", "heal"),
         *("cut 1 zookeeper", "heal 1 2", "fail-controller", "elect preferred t-0"),
         *("elect unclean t-0", "reassign t-0 3,2", "set min.insync.replicas 2", "wipe-disk 1"),
