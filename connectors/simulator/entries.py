@@ -50,10 +50,13 @@ class UncleanElection(NamedTuple):
 
 
 class StaleWrite(NamedTuple):
-    """A controller that had been replaced wrote a partition's state."""
+    """A controller that had been replaced wrote a partition's state: that of `controller_epoch`,
+    when `current_epoch` had begun."""
 
     at_ms: int
     partition: TopicPartition
+    controller_epoch: int
+    current_epoch: int
 
 
 class Stranded(NamedTuple):

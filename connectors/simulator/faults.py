@@ -88,6 +88,7 @@ class RandomFaults:
         self.every_ms = every_ms
         self.chance = random.Random(seed)  # noqa: S311 - reproducible on purpose
         self._until_ms = 0
+        self.happened: set[str] = set()
 
     def run(self, duration_ms: int) -> None:
         """Let the cluster live through faults for that long."""
@@ -111,8 +112,8 @@ class RandomFaults:
             kinds = [kind for kind in kinds if kind in _REPAIRS]
         kind = self.chance.choices(kinds, [self.weights[kind] for kind in kinds])[0]
         options = _OPTIONS[kind](self)
-        if options:
-            self.cluster.apply(self.chance.choice(options))
+        if options and self.cluster.apply(self.chance.choice(options)):
+            self.happened.add(kind)
         self._later()
 
     def heal(self, quiet_ms: int | None = None) -> None:

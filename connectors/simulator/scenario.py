@@ -20,7 +20,6 @@ from tidestaff.connectors.simulator.cluster import SimulatedCluster
 from tidestaff.connectors.simulator.presets import PRESETS
 from tidestaff.connectors.simulator.scenario_commands import (
     COMMANDS,
-    SETTINGS,
     Setting,
     Step,
     Words,
@@ -29,6 +28,7 @@ from tidestaff.connectors.simulator.scenario_commands import (
     did_you_mean,
     topic_of,
 )
+from tidestaff.connectors.simulator.scenario_settings import MOST_DIGITS, SETTINGS
 from tidestaff.connectors.simulator.settings import Settings
 from tidestaff.consistency.errors import ConsistencyError
 
@@ -41,6 +41,7 @@ RULE: Final = "----"
 SHIPPED: Final = Path(__file__).parent / "scenarios"
 HEAD: Final = ("version", "brokers", "topic", "set", "acks", "seed", "show")
 SHOWN: Final = ("controller", "versions", "remote")
+_LARGEST_ID: Final = 2**31 - 1
 _ROUND_MS: Final = 50
 _WAITING_ROUND_MS: Final = 500
 _LONGEST_STOP_MS: Final = 60_000
@@ -134,13 +135,15 @@ def shipped() -> dict[str, Path]:
 
 
 def preset_like(text: str) -> str | None:
-    """`0.10.2` is enough to name 0.10.2.2, `3.9-kraft` to name 3.9.1-kraft."""
+    """`0.10.2` is enough to name 0.10.2.2, `3.9-kraft` to name 3.9.1-kraft; `2`, which several
+    begin with, names none."""
     version, _, mode = text.partition("-")
+    found = []
     for name in PRESETS:
         known, _, its_mode = name.partition("-")
         if its_mode == mode and f"{known}.".startswith(f"{version}."):
-            return name
-    return None
+            found.append(name)
+    return found[0] if len(found) == 1 else None
 
 
 class _Parser:
@@ -212,9 +215,9 @@ class _Parser:
                 raise WrongWordError(repr(text), expected)
             scenario.preset = found
         elif name == "brokers":
-            self.setting.brokers.append(words.number("broker ids, as in: brokers 1 2 3"))
+            self._broker(words, "broker ids, as in: brokers 1 2 3")
             while words.words:
-                self.setting.brokers.append(words.number("a broker id"))
+                self._broker(words, "a broker id")
             scenario.brokers = tuple(self.setting.brokers)
         elif name == "topic":
             topic, partitions = topic_of(words)
@@ -227,7 +230,7 @@ class _Parser:
             scenario.acks = words.one_of(("all", "1"), "acks as")
             self.setting = self.setting._replace(acks=scenario.acks)
         elif name == "seed":
-            scenario.seed = words.number("a number")
+            scenario.seed = words.number(f"a number of at most {MOST_DIGITS} digits")
         elif name == "show":
             shown = [words.one_of(SHOWN, "what to show")]
             while words.words:
@@ -238,6 +241,14 @@ class _Parser:
             late = "; a command follows after the head and a blank line" if name in COMMANDS else ""
             raise WrongWordError(repr(name), f"one of {', '.join(HEAD)}{late or hint}")
         words.end()
+
+    def _broker(self, words: Words, what: str) -> None:
+        broker = words.number(what)
+        if broker > _LARGEST_ID:
+            raise WrongWordError(f"'{broker}'", f"{what}, none above {_LARGEST_ID}")
+        if broker in self.setting.brokers:
+            raise WrongWordError(f"'{broker}' twice", "every broker once")
+        self.setting.brokers.append(broker)
 
     def _check_head(self, last: int) -> None:
         scenario = self.scenario
@@ -251,7 +262,11 @@ class _Parser:
             if not given
         ]
         if missing and not self.problems:
-            self._wrong(last, f"the head is incomplete, expected {' and '.join(missing)}")
+            what = f"the head is incomplete, expected {' and '.join(missing)}"
+            if last:
+                self._wrong(last, what)
+            else:
+                self.problems.append(f"{self.place}: the file is empty: {what}")
 
 
 class Player:

@@ -7,7 +7,14 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidestaff.connectors.simulator.network import CONTROLLER, ZOOKEEPER
-from tidestaff.connectors.simulator.settings import Settings
+from tidestaff.connectors.simulator.scenario_settings import (
+    SETTINGS,
+    TOPIC_SETTINGS,
+    expected_value,
+    is_switch,
+    value_of,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -16,17 +23,7 @@ if TYPE_CHECKING:
 
     Action = dict[str, Any]
 
-ALIASES: Final = {
-    "replica.high.watermark.checkpoint.interval.ms": "high_watermark_checkpoint_interval_ms",
-    "zookeeper.session.timeout.ms": "session_timeout_ms",
-    "broker.session.timeout.ms": "session_timeout_ms",
-}
-SETTINGS: Final = {
-    **{name.replace("_", "."): name for name in Settings.__slots__ if name != "delay_ms"},
-    **ALIASES,
-}
-TOPIC_SETTINGS: Final = ("min.insync.replicas", "unclean.leader.election.enable")
-_DURATION: Final = re.compile(r"(\d+)(ms|s|m)\Z")
+_DURATION: Final = re.compile(r"([0-9]{1,9})(ms|s|m)\Z")
 _MS: Final = {"ms": 1, "s": 1_000, "m": 60_000}
 
 
@@ -84,9 +81,10 @@ class Words:
 
     def number(self, what: str) -> int:
         word = self.take(what)
-        if not word.isdigit():
+        number = whole_number(word)
+        if number is None:
             raise WrongWordError(repr(word), what)
-        return int(word)
+        return number
 
     def broker(self) -> BrokerId:
         return int(self.one_of(map(str, self.setting.brokers), "a broker"))
@@ -138,17 +136,14 @@ class Words:
         return int(match[1]) * _MS[match[2]]
 
     def value_of(self, name: str) -> Any:
-        field = SETTINGS[name]
-        default = getattr(Settings(), field)
-        if isinstance(default, bool) or field.endswith("_enable"):
+        if is_switch(name):
             return self.one_of(("true", "false"), f"{name} as") == "true"
-        if isinstance(default, float):
-            word = self.take("a fraction like 0.1")
-            try:
-                return float(word)
-            except ValueError:
-                raise WrongWordError(repr(word), "a fraction like 0.1") from None
-        return self.number(f"{name} as a number")
+        expected = expected_value(name)
+        word = self.take(expected)
+        value = value_of(name, word)
+        if value is None:
+            raise WrongWordError(repr(word), expected)
+        return value
 
 
 def _each(verb: str, *, until_down: bool = False) -> Callable[[Words], Step]:
@@ -198,7 +193,8 @@ def _produce(words: Words) -> Step:
     first = words.take("names of records, or a number and the word records")
     if first.isdigit() and words.words == ["records"]:
         words.words.clear()
-        return Step(({**action, "records": int(first)},))
+        count = Words([first], words.setting).number("how many records, as in: 5 records")
+        return Step(({**action, "records": count},))
     names = [first, *words.words]
     words.words.clear()
     return Step(({**action, "records": len(names), "names": names},))
@@ -347,7 +343,8 @@ def build(words: list[str], setting: Setting) -> Step:
     """The step that a line's words mean."""
     name, *rest = words
     if name not in COMMANDS:
-        raise WrongWordError(f"{name!r}", f"a command{did_you_mean(name, COMMANDS)}")
+        known = did_you_mean(name, COMMANDS) or f" ({', '.join(COMMANDS)})"
+        raise WrongWordError(f"{name!r}", f"a command{known}")
     command = COMMANDS[name]
     given = Words(rest, setting)
     try:

@@ -129,8 +129,10 @@ class Truth:
 
     def written_by_controller(self, partition: TopicPartition, epoch: int) -> None:
         """A ZooKeeper controller of that epoch writes a state."""
-        if epoch < self._cluster.mode.controller_epoch():
-            self.stale_writes.append(StaleWrite(self._cluster.now_ms, partition))
+        current = self._cluster.mode.controller_epoch()
+        if epoch < current:
+            now_ms = self._cluster.now_ms
+            self.stale_writes.append(StaleWrite(now_ms, partition, epoch, current))
 
     def dropped(self, partition: TopicPartition, broker: BrokerId, state: PartitionState) -> None:
         """A replaced reassignment takes a replica away; `state` is what is written then. The last

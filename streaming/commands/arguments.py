@@ -98,6 +98,8 @@ class CommandParser(argparse.ArgumentParser):
             if argument == "--":
                 return
             name = argument.split("=", 1)[0]
+            if self._negative_number_matcher.match(name):
+                continue  # a value, which the option before it will judge
             if name.startswith("-") and name != "-" and name not in known:
                 hint = did_you_mean(name, known)
                 self.error(f"unknown option {name}{hint or ', expected ' + ', '.join(known)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,27 +13,25 @@ from typing import TYPE_CHECKING, Any, Final
 from tidestaff.connectors.simulator.faults import NEVER_LOSE, ON_REQUEST, WEIGHTS
 from tidestaff.connectors.simulator.presets import PRESETS
 from tidestaff.connectors.simulator.scenario import preset_like, read
+from tidestaff.connectors.simulator.scenario_settings import MOST_DIGITS, whole_number
 from tidestaff.consistency.verdict import Severity
 from tidestaff.streaming.commands.arguments import did_you_mean
 from tidestaff.streaming.commands.exits import Exit, UsageError
 from tidestaff.streaming.commands.layout import Paint, wants_colour
 from tidestaff.streaming.commands.scenarios import find
-from tidestaff.streaming.commands.simulate_text import (
-    Stage,
-    history_text,
-    ledger_values,
-    watch_frames,
-)
+from tidestaff.streaming.commands.simulate_frames import watch_history, watch_scenario
+from tidestaff.streaming.commands.simulate_text import Stage, history_text, ledger_values
 from tidestaff.streaming.simulation.history import REPAIRS, History
 from tidestaff.streaming.simulation.performance import Performance
-from tidestaff.streaming.simulation.recording import keep
+from tidestaff.streaming.simulation.recording import keep, prepare
 from tidestaff.streaming.simulation.values import partition_value
 from tidestaff.streaming.simulation.watch import gravest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from tidestaff.connectors.simulator.cluster import SimulatedCluster
+    from tidestaff.connectors.simulator.scenario import Scenario
     from tidestaff.consistency.model import Observation
     from tidestaff.streaming.commands.arguments import CommandParser, Options
     from tidestaff.streaming.simulation.watch import Alert, Watch
@@ -50,6 +49,7 @@ examples:
   tidestaff simulate s23-loss-0.10.2 --watch         the logs drawn, one frame a step
   tidestaff simulate my-story.txt --record seen      what was observed; then: tidestaff replay seen
   tidestaff simulate --seed 7 --version 0.10.2       a random history, the same for every seed
+  tidestaff simulate --seed 7 --watch                its logs drawn, a frame for all that happens
   tidestaff simulate --seed 7 --faults crash,power-loss,clean-stop --steps 30
 
 faults: {", ".join(_USUAL[:13])},
@@ -60,6 +60,7 @@ versions: {", ".join(PRESETS)}
 exit codes:
   0 no alert, or for information only   1 warning   2 critical   3 bad input
 """
+_MOST_STEPS: Final = 999_999
 _EXITS: Final = {
     Severity.INFO: Exit.OK,
     Severity.WARNING: Exit.WARNING,
@@ -83,13 +84,18 @@ def _faults(text: str) -> frozenset[str]:
         if name not in _FAULTS:
             hint = did_you_mean(name, _FAULTS) or f", expected some of {', '.join(_FAULTS)}"
             raise argparse.ArgumentTypeError(f"found {name!r}{hint}")
+    if not names:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected some of {', '.join(_FAULTS)}")
     return frozenset(_FAULTS[name] for name in names)
 
 
 def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected a number from 1 on")
-    return int(text)
+    number = whole_number(text)
+    if not number or number > _MOST_STEPS:
+        raise argparse.ArgumentTypeError(
+            f"found {text!r}, expected a number from 1 on, up to {_MOST_STEPS}"
+        )
+    return number
 
 
 def _seconds(text: str) -> float:
@@ -103,9 +109,12 @@ def _seconds(text: str) -> float:
 
 
 def _seed(text: str) -> int:
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected a number from 0 on")
-    return int(text)
+    number = whole_number(text)
+    if number is None:
+        raise argparse.ArgumentTypeError(
+            f"found {text!r}, expected a number from 0 on, of at most {MOST_DIGITS} digits"
+        )
+    return number
 
 
 def configure(parser: CommandParser, _: Sequence[str]) -> None:
@@ -127,9 +136,10 @@ def configure(parser: CommandParser, _: Sequence[str]) -> None:
 
 def run(options: Options) -> int:
     _check(options)
+    scenario = read(find(options.scenario)) if options.scenario is not None else None
     with _recorder(options.record) as record:
-        if options.scenario is not None:
-            return _scenario(options, record)
+        if scenario is not None:
+            return _scenario(scenario, options, record)
         return _history(options, record)
 
 
@@ -141,8 +151,8 @@ def _check(options: Options) -> None:
         )
     if options.seed is None and (options.faults is not None or options.steps is not None):
         raise UsageError("tidestaff simulate: --faults and --steps go with --seed, see --help")
-    if options.watch and (options.json or options.seed is not None):
-        raise UsageError("tidestaff simulate: --watch goes with a scenario, without --json")
+    if options.watch and options.json:
+        raise UsageError("tidestaff simulate: --watch draws for people, expected it without --json")
 
 
 @contextlib.contextmanager
@@ -150,13 +160,13 @@ def _recorder(folder: Path | None) -> Iterator[Record | None]:
     if folder is None:
         yield None
         return
+    prepare(folder)
     seen: list[Observation] = []
     yield seen.append
     keep(folder, seen)
 
 
-def _scenario(options: Options, record: Record | None) -> int:
-    scenario = read(find(options.scenario))
+def _scenario(scenario: Scenario, options: Options, record: Record | None) -> int:
     if options.version is not None:
         scenario = replace(scenario, preset=options.version)
     performance = Performance(scenario, record)
@@ -176,7 +186,7 @@ def _scenario(options: Options, record: Record | None) -> int:
         return _json(head, performance.cluster, performance.watch)
     paint = Paint(colour=wants_colour())
     if options.watch:
-        watch_frames(performance, paint, options.delay)
+        watch_scenario(performance, paint, options.delay)
     else:
         stage = Stage(performance, paint)
         print("\n".join(stage.opening()))
@@ -187,12 +197,16 @@ def _scenario(options: Options, record: Record | None) -> int:
 
 
 def _history(options: Options, record: Record | None) -> int:
-    preset = options.version or "3.9.1"
+    preset, steps = options.version or "3.9.1", options.steps or 50
     kinds = NEVER_LOSE if options.faults is None else options.faults | REPAIRS
     history = History(preset, options.seed, kinds, record)
-    history.run(options.steps or 50)
+    paint = Paint(colour=wants_colour())
+    if options.watch:
+        watch_history(history, options.seed, steps, paint, options.delay)
+    else:
+        history.run(steps)
     if options.json:
-        steps = [
+        told = [
             {
                 "at_ms": moment.at_ms,
                 "commands": moment.commands,
@@ -201,11 +215,23 @@ def _history(options: Options, record: Record | None) -> int:
             }
             for moment in history.moments
         ]
-        head = {"seed": options.seed, "version": preset, "steps": steps}
-        return _json(head, history.cluster, history.watch)
-    paint = Paint(colour=wants_colour())
-    print("\n".join(history_text(history, options.seed, kinds, paint)))
+        head = {"seed": options.seed, "version": preset, "steps": told}
+        _json(head, history.cluster, history.watch)
+    elif not options.watch:
+        print("\n".join(history_text(history, options.seed, kinds, paint)))
+    _tell_what_never_happened(history, options.faults or ())
     return _EXITS[gravest(history.watch.alerts)]
+
+
+def _tell_what_never_happened(history: History, asked: Collection[str]) -> None:
+    missing = [kind.replace("_", "-") for kind in history.never_happened(asked)]
+    if missing:
+        print(
+            f"tidestaff simulate: of the faults asked for, {', '.join(missing)} did not happen in "
+            "this history: take more --steps, or add what they need (wipe-disk and start need a "
+            "broker that is down)",
+            file=sys.stderr,
+        )
 
 
 def _partitions(cluster: SimulatedCluster) -> list[dict[str, Any]]:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from typing import TYPE_CHECKING, Any, Final
 
-from tidestaff.connectors.simulator.scenario_state import partition_lines
 from tidestaff.consistency.catalogue import BY_CODE
 from tidestaff.consistency.verdict import Severity
-from tidestaff.streaming.commands.drawing import LEGEND, draw
 from tidestaff.streaming.commands.layout import paragraph, table
 from tidestaff.streaming.simulation.ledger import compared
-from tidestaff.streaming.simulation.values import drawn_logs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -31,7 +26,6 @@ HOW_TO_READ: Final = (
     "monitor."
 )
 _COLOURS: Final = {Severity.CRITICAL: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
-_CLEAR: Final = "\x1b[2J\x1b[H"
 
 
 def seconds(at_ms: int) -> str:
@@ -151,30 +145,6 @@ def _raised(alert: Alert | None) -> str:
     if alert is None:
         return "not raised"
     return f"{alert.violated.code} {BY_CODE[alert.violated.code].name} at {seconds(alert.at_ms)}"
-
-
-def watch_frames(performance: Performance, paint: Paint, delay: float) -> None:
-    """One frame a step: on a terminal in place, else one after the other."""
-    terminal = sys.stdout.isatty()
-    scenario = performance.scenario
-    for number, played in enumerate(performance.blocks()):
-        lines = [paint(f"{scenario.name}  step {number} of {len(scenario.blocks)}", "bold")]
-        comment = played.block.comment.split("\n\n")[0] if number == 0 else played.block.comment
-        lines += ["", *paragraph(" ".join(comment.split()))]
-        lines += ["", *(f"  > {command}" for command in played.block.commands)]
-        for partition in performance.cluster.mode.partitions():
-            head = partition_lines(performance.cluster, partition, scenario.shown)[0]
-            lines += ["", f"  {head}"]
-            logs = drawn_logs(performance.cluster, partition)
-            lines += draw(logs, paint) if logs else []
-        lines += [""] if played.alerts else []
-        for alert in played.alerts:
-            lines += alert_lines(alert, paint)
-        lines += ["", *(paint(line, "dim") for line in paragraph(LEGEND)), ""]
-        print((_CLEAR if terminal else "") + "\n".join(lines), flush=True)
-        if terminal and number < len(scenario.blocks):
-            time.sleep(delay)
-    print("\n".join(ending(performance.cluster.truth, performance.watch.alerts, paint)))
 
 
 def history_text(history: History, seed: int, kinds: Collection[str], paint: Paint) -> list[str]:

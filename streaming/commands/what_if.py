@@ -186,7 +186,7 @@ def _brokers(text: str, seen: Seen) -> list[int]:
                     f"racks: {', '.join(there) or 'none is told'}",
                 )
             found += mine
-        elif name.isdigit() and int(name) in known:
+        elif name.isascii() and name.isdigit() and len(name) <= 10 and int(name) in known:
             found.append(int(name))
         else:
             raise CommandError(

@@ -13,6 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tidestaff.consistency.errors import FormatError
 from tidestaff.streaming.conform import (
     epoch_answers,
     epoch_cache,
@@ -144,11 +145,11 @@ def _read(file: Path) -> tuple[list[Vector | Result] | None, Result | None]:
     """Vectors, or nothing where the file is about something else, or the failure to read it."""
     try:
         content: Any = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        listed = content.get("vectors") if isinstance(content, dict) else None
+        if listed is None:
+            listed = traces.listed(content, file.name)
+    except (OSError, ValueError, RecursionError, FormatError) as error:
         return None, Result(file.name, _UNREAD, file.name, Outcome.FAILED, "", (f"{error}",))
-    listed = content.get("vectors") if isinstance(content, dict) else None
-    if listed is None:
-        listed = traces.listed(content, file.name)
     if not isinstance(listed, list):
         return None, None
     return [_vector(item, file.name, number) for number, item in enumerate(listed, 1)], None

@@ -21,7 +21,7 @@ from tidestaff.connectors.simulator.kernel.traces import (
     trace_from,
 )
 from tidestaff.consistency.epochs import assign, lineage_from_epochs
-from tidestaff.consistency.errors import ConsistencyError
+from tidestaff.consistency.errors import ConsistencyError, FormatError
 from tidestaff.consistency.truncation import ReplicaLog, predict_truncation
 from tidestaff.consistency.versions import EpochCacheGeneration, Mode, rules_for
 from tidestaff.streaming.conform.trace_expectations import (
@@ -93,7 +93,10 @@ def listed(content: object, file: str) -> list[object] | None:
         return None
     if content.get("format") == FORMAT:
         traces = content.get("traces")
-        return [_as_vector(raw) for raw in traces] if isinstance(traces, list) else [content]
+        if not isinstance(traces, list):
+            found = type(traces).__name__ if "traces" in content else "nothing"
+            raise FormatError(file, "'traces'", found, "a list of traces")
+        return [_as_vector(raw) for raw in traces]
     if content.get("format") == TABLE_FORMAT:
         rows = content.get("rows")
         count = len(rows) if isinstance(rows, list) else None

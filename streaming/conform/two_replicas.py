@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from tidestaff.consistency.versions import RuleSet
 
 _NUMBERS: Final = {"one": 1, "two": 2, "three": 3, "five": 5, "ten": 10, "a": 1, "an": 1}
-_COUNT: Final = r"(\d+|one|two|three|five|ten|an?)"
-_BROKER: Final = r"(?:broker )?(\d+|both|all|(?:the )?leader|(?:the )?follower)"
+_NUMBER: Final = r"[0-9]{1,6}"
+_COUNT: Final = rf"({_NUMBER}|one|two|three|five|ten|an?)"
+_BROKER: Final = rf"(?:broker )?({_NUMBER}|both|all|(?:the )?leader|(?:the )?follower)"
 _DOWN: Final = r"(?:goes |is |are )?(?:down|stopped|stops?|crash(?:es|ed)?|dies|killed|shuts? down)"
 _UP: Final = r"(?:comes |is |are )?(?:up|back|restart(?:s|ed)?|start(?:s|ed)?(?: up)?|returns?)\b.*"
 _IDLE: Final = re.compile(
@@ -54,9 +55,9 @@ class Replica:
 def _total(first: str, rest: str) -> int:
     """Read 77 + 77 as 154, and 2 x 77 too."""
     total = _NUMBERS.get(first) or int(first)
-    if times := re.match(r" ?[x*] ?(\d+)", rest):
+    if times := re.match(rf" ?[x*] ?({_NUMBER})\b", rest):
         return total * int(times[1])
-    return total + sum(map(int, re.findall(r"\+ ?(\d+)", rest)))
+    return total + sum(map(int, re.findall(rf"\+ ?({_NUMBER})\b", rest)))
 
 
 class TwoReplicas:
@@ -84,20 +85,20 @@ class TwoReplicas:
 
     def run(self, sentence: str) -> None:
         text = re.sub(r"\([^)]*\)", "", sentence.strip().lower())
-        repeated = re.match(r"(?:repeat )?(\d+) times:?,? (.*)", text)
+        repeated = re.match(rf"(?:repeat )?({_NUMBER}) times:?,? (.*)", text)
         times, text = (int(repeated[1]), repeated[2]) if repeated else (1, text)
         for _ in range(times):
             verb = ""
-            for raw in re.split(r"[;,.]| and then | then | and (?=\d|broker|stop|start)", text):
+            for raw in re.split(r"[;,.]| and then | then | and (?=[0-9]|broker|stop|start)", text):
                 clause = raw.strip()
-                if clause.isdigit() and verb:
+                if re.fullmatch(_NUMBER, clause) and verb:
                     clause = f"{verb} {clause}"
                 verb = clause.split(" ")[0] if clause else verb
                 if clause:
                     self._clause(clause, sentence)
 
     def _clause(self, clause: str, sentence: str) -> None:
-        if found := re.match(rf"(?:{_BROKER} )?(?:loses|lose) (half|\d+)\b", clause):
+        if found := re.match(rf"(?:{_BROKER} )?(?:loses|lose) (half|{_NUMBER})\b", clause):
             return self._lose(self._named(found[1] or "leader")[0], found[2])
         if re.match(r"half .* (?:lost|deleted)", clause):
             return self._lose(self._named(clause)[0], "half")
@@ -125,7 +126,7 @@ class TwoReplicas:
             return (self.follower, self.leader) if self.leader else self.assignment
         if "follower" in text:
             return (self.follower,)
-        if number := re.search(r"\d+", text):
+        if number := re.search(_NUMBER, text):
             if int(number[0]) not in self.replicas:
                 raise CannotRunError(f"broker {number[0]} is not assigned")
             return (int(number[0]),)

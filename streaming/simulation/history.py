@@ -56,18 +56,33 @@ class History:
         self._record = record
         self._told = 0
         self._healing = False
+        self._show: Callable[[Moment], None] | None = None
         self._before: list[str] = []
 
-    def run(self, steps: int) -> None:
-        """So many faults, then every fault ends, then a while of quiet."""
+    def run(self, steps: int, show: Callable[[Moment], None] | None = None) -> None:
+        """So many faults, then every fault ends, then a while of quiet. `show` is called with each
+        moment while the cluster is as it tells.
+
+        Where little can be done for long (the only topic is gone until chance makes it again) the
+        faults go on until there were so many: writing to a topic that is there is always possible,
+        and so is making one again.
+        """
+        self._show = show
         self._tick()
-        self._faults.schedule(steps * _ONE_ACTION_MS * 10)
+        stretch_ms, end_ms = steps * _ONE_ACTION_MS * 10, 0
         while len(self.cluster.actions) < steps:
+            if self.cluster.now_ms >= end_ms:
+                self._faults.schedule(stretch_ms)
+                end_ms = self.cluster.now_ms + stretch_ms
             self.cluster.advance(1)
         self._note()
         self._healing = True
         self._faults.heal()
         self.cluster.advance(_QUIET_MS)
+
+    def never_happened(self, kinds: Collection[str]) -> list[str]:
+        """Which of these faults there were none of: chance, or nothing they could act on."""
+        return sorted(set(kinds) - self._faults.happened)
 
     def _tick(self) -> None:
         """Looks from inside the event loop, so that no stretch of time goes unwatched."""
@@ -92,7 +107,10 @@ class History:
             commands = [_text(a) for a in done if not self._healing or _heals(a)]
             if self._healing and len(done) > len(self.cluster.brokers):
                 commands.insert(0, "(every fault ends)")
-            self.moments.append(Moment(self.cluster.now_ms, commands, state, alerts))
+            moment = Moment(self.cluster.now_ms, commands, state, alerts)
+            self.moments.append(moment)
+            if self._show is not None:
+                self._show(moment)
 
 
 def _heals(action: dict[str, Any]) -> bool:

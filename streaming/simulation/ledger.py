@@ -10,12 +10,13 @@ from tidestaff.consistency.verdict import FindingClass, Severity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidestaff.connectors.simulator.entries import Divergence, Loss
+    from tidestaff.connectors.simulator.entries import Divergence, Loss, StaleWrite
     from tidestaff.connectors.simulator.truth import Truth
     from tidestaff.consistency.model import OffsetRange, TopicPartition
     from tidestaff.streaming.simulation.watch import Alert
 
 LOSS_CODES: Final = frozenset({"TRN001"})
+STALE_CODE: Final = "CTL004"
 UNCLEAN_CODES: Final = frozenset({"ELE009"})
 _GRAVE: Final = frozenset({FindingClass.LOSS, FindingClass.DIVERGENCE, FindingClass.PROTOCOL})
 DIVERGENCE_CODES: Final = frozenset(
@@ -48,6 +49,13 @@ def compared(truth: Truth, alerts: Sequence[Alert]) -> list[Entry]:
         what = f"unclean election of {election.leader}, epoch {election.leader_epoch}"
         alert = _alert(alerts, UNCLEAN_CODES, election.partition, election.at_ms, None)
         found.append(Entry(election.at_ms, election.partition, what, alert))
+    for write in truth.stale_writes:
+        what = (
+            f"state written by the controller of epoch {write.controller_epoch}, "
+            f"epoch {write.current_epoch} had begun"
+        )
+        alert = _of_stale_write(alerts, write)
+        found.append(Entry(write.at_ms, write.partition, what, alert))
     told = {id(entry.alert) for entry in found}
     found += [
         Entry(alert.at_ms, alert.partition, "nothing in the ledger", alert)
@@ -68,6 +76,15 @@ def _alert(
         if alert.violated.code not in codes or alert.partition != partition:
             continue
         if alert.at_ms >= at_ms and _overlap(alert.violated.offsets, offsets):
+            return alert
+    return None
+
+
+def _of_stale_write(alerts: Sequence[Alert], write: StaleWrite) -> Alert | None:
+    """The alert of the first look after the write, which is the only one that can show it."""
+    for alert in alerts:
+        about = (alert.violated.code, alert.partition) == (STALE_CODE, write.partition)
+        if about and alert.since_ms < write.at_ms <= alert.at_ms:
             return alert
     return None
 

@@ -8,6 +8,7 @@ program.
 from __future__ import annotations
 
 import json
+import tempfile
 import types
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -41,21 +42,34 @@ _HINTS: Final = {
 }
 
 
-def keep(folder: Path, observations: Sequence[Observation]) -> None:
-    """Write a recording; a folder holds one."""
-    from tidestaff.streaming.sources.row_files import (  # noqa: PLC0415 - slow
-        PARQUET,
-        file_name,
-        listed,
-        write,
-    )
+def prepare(folder: Path) -> None:
+    """Make the folder and see that it can be written; a folder holds one recording."""
+    from tidestaff.streaming.sources.row_files import listed  # noqa: PLC0415 - slow
 
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise CommandError(
+            f"{folder}: a recording cannot be written there: {error.strerror}",
+            "name a directory that is new or empty, and yours",
+        ) from None
     if listed(folder):
         raise CommandError(
             f"{folder}: found another recording, expected an empty or a new directory",
             "two recordings in one directory would be judged as one: name another",
         )
+
+
+def keep(folder: Path, observations: Sequence[Observation]) -> None:
+    """Write a recording into a folder that was prepared."""
+    from tidestaff.streaming.sources.row_files import (  # noqa: PLC0415 - slow
+        PARQUET,
+        file_name,
+        write,
+    )
+
     linker, rows = Linker(), []
     for _, of_one_round in groupby(observations, key=lambda seen: seen.round):
         rows += linker.link(of_one_round)

@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 
 
 class Alert(NamedTuple):
-    """A rule that has just been found violated, at a partition or at the cluster (None)."""
+    """A rule that has just been found violated, at a partition or at the cluster (None), which was
+    last seen at `since_ms` before."""
 
     at_ms: int
     partition: TopicPartition | None
     violated: Violated
+    since_ms: int = -1
 
     @property
     def severity(self) -> Severity:
@@ -59,6 +61,7 @@ class Watch:
         self.alerts: list[Alert] = []
         self._memories: dict[object, Memory] = {}
         self._active: dict[object, set[tuple[object, ...]]] = {}
+        self._seen_ms: dict[object, int] = {}
         self._taken = 0
 
     def see(self, observations: Iterable[Observation]) -> None:
@@ -80,8 +83,11 @@ class Watch:
             what = (violated.code, violated.broker, violated.offsets)
             now.add(what)
             if what not in before:
-                self.alerts.append(Alert(observation.observed_at_ms, partition, violated))
+                since_ms = self._seen_ms.get(key, -1)
+                alert = Alert(observation.observed_at_ms, partition, violated, since_ms)
+                self.alerts.append(alert)
         self._active[key] = now
+        self._seen_ms[key] = observation.observed_at_ms
 
     def take(self) -> list[Alert]:
         """The alerts raised since this was last asked."""

@@ -7,8 +7,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tidestaff.consistency.versions import rules_for
 from tidestaff.streaming.conform import runner
 from tidestaff.streaming.conform.runner import Outcome
+from tidestaff.streaming.conform.two_replicas import TwoReplicas
 from tidestaff.streaming.conform.vectors import CannotRunError, Difference, Vector
 
 HERE = Path(__file__).parent
@@ -138,6 +140,15 @@ def test_a_bad_vector_fails_and_the_run_goes_on(
     assert [reason in text for result in report.failures for text in result.reasons] == [True]
     assert runner.summary(report) == "1 passed, 1 failed, 0 skipped"
     assert report.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "sentence", ["٣ records", f"{'9' * 5000} records", "9999999 times, stop 1"]
+)
+def test_a_count_in_a_sentence_has_few_digits_and_they_are_ascii(sentence: str) -> None:
+    replicas = TwoReplicas([1, 2], rules=rules_for("3.9"), unclean_allowed=False)
+    with pytest.raises(CannotRunError, match="no event this replay knows"):
+        replicas.run(sentence)
 
 
 def test_broken_json_is_a_failure_that_names_the_file(tmp_path: Path) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
+from tidestaff.connectors.simulator.faults import NEVER_LOSE
 from tidestaff.connectors.simulator.scenario import read, shipped
 from tidestaff.connectors.wire import GONE, observation_of
 from tidestaff.streaming.cli import main
+from tidestaff.streaming.simulation.history import REPAIRS, History
+from tidestaff.streaming.simulation.ledger import compared
 from tidestaff.streaming.simulation.performance import Performance
 from tidestaff.streaming.simulation.recording import of_lines
 from tidestaff.streaming.simulation.watch import Watch
-from tidestaff.streaming.sources.row_files import batches, listed, to_rows
+from tidestaff.streaming.sources.row_files import batches, file_name, listed, to_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,6 +40,7 @@ def test_the_list_has_every_scenario_with_its_sentence(capsys: pytest.CaptureFix
     listed = json.loads(out)["scenarios"]
     assert [each["name"] for each in listed] == list(shipped())
     assert all(each["title"].endswith(".") for each in listed)
+    assert len({each["title"] for each in listed}) == len(listed)
 
 
 def test_a_page_is_the_file(capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,6 +97,101 @@ def test_watch_draws_one_frame_a_step(capsys: pytest.CaptureFixture[str]) -> Non
     assert code == 2
     assert [f"step {n} of 8" in out for n in range(9)] == [True] * 9
     assert "    1 leader    | e0  | e3  H>       M0/0 M2/3" in out
+
+
+def test_watch_draws_a_random_history_too(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("simulate", "--seed", "7", "--version", "0.10.2", "--steps", "12")
+    code, told = output(capsys, *arguments)
+    watched, drawn = output(capsys, *arguments, "--watch")
+    assert watched == code
+    frames = drawn.split("A random history: seed 7, Kafka 0.10.2.2  ")[1:]
+    assert frames[0].startswith("step 0 of 12, ")
+    assert {frame.split(" of ")[0] for frame in frames} >= {f"step {n}" for n in (1, 6, 12)}
+    assert all("(no topic)" in frame or " leader=" in frame for frame in frames)
+    assert re.search(r"1 leader +\| e0 .*H>", drawn)
+    ledger = "What really happened"
+    assert drawn[drawn.index(ledger) :] == told[told.index(ledger) :]
+
+
+def test_a_topic_that_chance_leaves_deleted_does_not_keep_a_history_from_its_end() -> None:
+    """Seed 9: deleted by the first action, and not made again in the time that was planned."""
+    history = History("3.9.1", 9, {"recreate_topic"} | REPAIRS)
+    advance, left = history.cluster.advance, 100_000
+
+    def counted(duration_ms: int) -> None:
+        nonlocal left
+        left -= 1
+        assert left, "endless"
+        advance(duration_ms)
+
+    history.cluster.advance = counted  # type: ignore[method-assign]
+    history.run(2)
+    made = [action["do"] for action in history.cluster.actions]
+    assert made[:2] == ["delete_topic", "create_topic"]
+
+
+def test_faults_that_did_not_happen_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["simulate", "--seed", "1", "--faults", "wipe-disk,pause", "--steps", "40"]
+    assert main([*arguments, "--json"]) < 3
+    found = capsys.readouterr()
+    assert "of the faults asked for, wipe-disk did not happen in this history" in found.err
+    assert any(
+        "pause" in text for step in json.loads(found.out)["steps"] for text in step["commands"]
+    )
+    main(["simulate", "--seed", "1", "--steps", "5"])
+    assert capsys.readouterr().err == "", "nobody asked for any"
+
+
+def test_what_a_replaced_controller_writes_is_in_the_ledger(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """0.10.2, seed 5: broker 1 sleeps through the loss of its office, and writes when it wakes up.
+    At 1 s the new epoch and the old one's write lie between two looks: nobody can tell."""
+    arguments = ("simulate", "--seed", "5", "--version", "0.10.2", "--steps", "105", "--json")
+    ledger = json.loads(output(capsys, *arguments)[1])["ledger"]
+    assert [(entry["truth"], (entry["alert"] or {}).get("code")) for entry in ledger] == [
+        ("state written by the controller of epoch 1, epoch 2 had begun", None),
+        ("state written by the controller of epoch 4, epoch 5 had begun", "CTL004"),
+    ]
+
+
+def test_an_alert_of_a_stale_controller_without_its_write_is_called_out() -> None:
+    history = History("0.10.2.2", 5, NEVER_LOSE)
+    history.run(105)
+    truth = history.cluster.truth
+    early, late = truth.stale_writes
+    truth.stale_writes[:] = [early]
+    assert [
+        (entry.what, entry.alert is None) for entry in compared(truth, history.watch.alerts)
+    ] == [
+        ("state written by the controller of epoch 1, epoch 2 had begun", True),
+        ("nothing in the ledger", False),
+    ]
+    assert late.at_ms > early.at_ms
+
+
+@pytest.mark.parametrize("place", ["/dev/null/x", "/dev/null", "a recording"])
+def test_a_recording_that_cannot_be_written_is_told_before_anything_is_played(
+    place: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if place == "a recording":
+        place = str(tmp_path)
+        (tmp_path / file_name(5, 1, "parquet")).touch()
+    monkeypatch.delattr(Performance, "blocks")
+    monkeypatch.delattr(History, "run")
+    for played in (["s23-loss-3.9"], ["--seed", "1"]):
+        assert main(["simulate", *played, "--record", place]) == 3
+        assert f"tidestaff: {place}: " in capsys.readouterr().err
+
+
+def test_a_wrong_scenario_leaves_no_directory_for_its_recording(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("")
+    kept = tmp_path / "kept"
+    assert main(["simulate", str(tmp_path / "mine.txt"), "--record", str(kept)]) == 3
+    assert not kept.exists()
 
 
 def test_what_was_recorded_is_judged_the_same(
@@ -162,10 +262,17 @@ def test_a_file_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         pytest.param(["s23-loss-3.9", "--steps", "1"], "go with --seed", id="steps-of-a-scenario"),
         pytest.param(["--seed", "x"], "expected a number", id="a-seed-is-a-number"),
         pytest.param(["--seed", "1", "--steps", "0"], "expected a number from 1 on", id="steps"),
-        pytest.param(["--seed", "1", "--watch"], "--watch goes with a scenario", id="watch"),
+        pytest.param(["--seed", "²"], "found '²', expected a number from 0 on", id="seed-digit"),
+        pytest.param(["--seed", "9" * 5000], "of at most 18 digits", id="seed-of-many-digits"),
+        pytest.param(["--seed", "-1"], "found '-1', expected a number from 0 on", id="below-0"),
+        pytest.param(["--seed", "1", "--steps", "²"], "a number from 1 on", id="steps-digit"),
+        pytest.param(["--seed", "1", "--watch", "--json"], "without --json", id="watch-as-json"),
+        pytest.param(
+            ["--seed", "1", "--faults", ","], "found ',', expected some of", id="no-fault"
+        ),
+        pytest.param(["--seed", "1", "--version", "0"], "found '0', expected one", id="ambiguous"),
         pytest.param(["--seed", "1", "--faults", "crsh"], "did you mean crash?", id="fault"),
         pytest.param(["--seed", "1", "--version", "3.10"], "expected one of 0.8.2.2", id="version"),
-        pytest.param(["s23-loss-3.9", "--record", "/dev/null/x"], "/dev/null/x", id="record"),
         pytest.param(["s23-loss-3.9", "--delay", "x"], "expected seconds", id="delay"),
     ],
 )

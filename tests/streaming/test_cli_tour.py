@@ -126,6 +126,27 @@ def test_a_long_log_is_drawn_where_something_changes() -> None:
     ]
 
 
+def test_a_log_that_starts_later_is_drawn_from_there() -> None:
+    late = log(3, 2, (0, 0))._replace(log_start_offset=1)
+    assert draw([DrawnLog("A", log(3, 3, (0, 0))), DrawnLog("B", late)], Paint(colour=False)) == [
+        "    offset  0     1     2     3",
+        "    A       | e0  | e0  | e0  H>",
+        "    B             | e0  H e0  >",
+    ]
+
+
+def test_where_there_is_little_room_old_epochs_share_a_column() -> None:
+    long = log(170, 160, (0, 0), (1, 50), (2, 100), (3, 150))
+    logs = [DrawnLog("A", long, "   remark"), DrawnLog("B", log(120, 120, (0, 0)))]
+    drawn = draw(logs, Paint(colour=False), indent=0, width=62)
+    assert drawn == [
+        "offset  0         120       150       160       170",
+        "A       | e0-2 -- | e2 ---- | e3 ---- H e3 ---- >",
+        "B       | e0 ---- H>",
+    ]
+    assert draw(logs, Paint(colour=False), width=200) == draw(logs, Paint(colour=False))
+
+
 def test_colour_changes_nothing_but_the_colour() -> None:
     logs = [DrawnLog("A", log(2, 1, (0, 0)), "leads")]
     painted = "\n".join(draw(logs, Paint(colour=True)))

@@ -47,6 +47,14 @@ def test_a_stop_of_everybody_is_not_safe(capsys: pytest.CaptureFixture[str]) -> 
     assert found["verdict"].startswith("NOT SAFE")
 
 
+@pytest.mark.parametrize("broker", ["²", "9" * 5000, "x"])
+def test_what_is_no_broker_is_told_what_is_expected(
+    broker: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["what-if", "stop", broker, "--scenario", "s23-loss-0.10.2", "--at", "0"]) == 3
+    assert f"found '{broker}', expected a broker of 1, 2, 3" in capsys.readouterr().err
+
+
 def test_a_plan_for_a_rolling_restart_names_an_order(capsys: pytest.CaptureFixture[str]) -> None:
     code, found = ask(capsys, "restart", "all", "--scenario", "s23-loss-0.10.2", "--at", "0")
     assert code == 0

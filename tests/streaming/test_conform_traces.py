@@ -189,17 +189,22 @@ def test_a_case_that_is_not_so_fails(vector: Vector, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("rest", "told"),
     [
-        pytest.param({"format": "kafka-replication-trace/1"}, id="no-traces"),
-        pytest.param({"format": "kafka-replication-trace/1", "traces": [3]}, id="not-a-trace"),
-        pytest.param({"format": "kafka-replication-trace/1", "traces": [{}]}, id="an-empty-trace"),
+        pytest.param({}, "a.json: 'traces' is nothing, expected a list of traces", id="no-traces"),
+        pytest.param({"traces": {}}, "a.json: 'traces' is dict, expected a list", id="no-list"),
+        pytest.param({"traces": [3]}, "malformed vector", id="not-a-trace"),
+        pytest.param({"traces": [{}]}, "malformed vector", id="an-empty-trace"),
     ],
 )
-def test_a_malformed_trace_file_is_a_failure(tmp_path: Path, content: object) -> None:
+def test_a_malformed_trace_file_is_a_failure(
+    tmp_path: Path, rest: dict[str, object], told: str
+) -> None:
+    content = {"format": "kafka-replication-trace/1", **rest}
     (tmp_path / "a.json").write_text(json.dumps(content))
     report = runner.run_directory(tmp_path)
     assert [result.outcome for result in report.results] == [Outcome.FAILED]
+    assert told in report.results[0].reasons[0]
 
 
 def test_every_invariant_of_both_families_has_its_codes() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidestaff.consistency.model import OffsetRange
+from tidestaff.consistency.model import OffsetRange, TopicPartition
 
 from tests.proof.histories import EVERY_STEP, Plan, Watched, live, live_again
 from tests.proof.ledger import (
@@ -335,3 +335,31 @@ def test_what_a_deposed_leader_commits_beyond_a_reported_loss_is_found_with_its_
     assert first.offsets.end == second.offsets.start, "beyond what was lost before"
     found = judge(watched)
     assert (found.exact["loss"], dict(found.reasons), dict(found.false)) == (2, {}, {})
+
+
+@pytest.mark.parametrize("kind", ["every step", "late places"])
+@pytest.mark.parametrize(
+    ("writes", "confirmed"),
+    [
+        pytest.param("as they were", 1, id="the-write-itself"),
+        pytest.param("none", 0, id="no-write"),
+        pytest.param("of another partition", 0, id="a-write-of-another-partition"),
+        pytest.param("later", 0, id="a-write-after-the-alarm"),
+    ],
+)
+def test_an_alarm_of_a_stale_controller_needs_its_very_write(
+    kind: str, writes: str, confirmed: int
+) -> None:
+    watched = live(plan_of(kind, "0.10.2.2", 3, 60))
+    entries = watched.cluster.truth.stale_writes
+    [write] = entries
+    assert write.controller_epoch < write.current_epoch
+    [alarm] = [a for a in watched.watcher.alarms if a.violated.code == "CTL004"]
+    if writes == "none":
+        entries.clear()
+    elif writes == "of another partition":
+        entries[:] = [write._replace(partition=TopicPartition("another", 0))]
+    elif writes == "later":
+        entries[:] = [write._replace(at_ms=alarm.until_ms + 1)]
+    found = judge(watched)
+    assert (found.confirmed["CTL004"], found.false["CTL004"]) == (confirmed, 1 - confirmed)

@@ -29,7 +29,12 @@ def problem(text: str) -> str:
     ("line", "told"),
     [
         pytest.param("crsh 2", "found 'crsh', expected a command; did you mean crash?", id="verb"),
-        pytest.param("zzz", "found 'zzz', expected a command", id="nothing-alike"),
+        pytest.param("zzz", "expected a command (produce, crash, power-loss,", id="nothing-alike"),
+        pytest.param("produce t-0 ² records", "expected how many records", id="no-count"),
+        pytest.param("delete-records t-0 ²", "found '²' after 'delete-", id="no-ascii-digit"),
+        pytest.param(f"delete-records t-0 {'9' * 19}", "expected an offset", id="too-many-digits"),
+        pytest.param("wait ٣s", "expected a time like 500ms", id="time-in-ascii-digits"),
+        pytest.param("set loss 7", "loss as a fraction from 0 to 1", id="setting-out-of-range"),
         pytest.param(
             "crash", "found the end of the line after 'crash', expected a broker", id="end"
         ),
@@ -81,7 +86,21 @@ def test_a_wrong_command(line: str, told: str) -> None:
         pytest.param("crash 1\n", "a command follows after the head", id="command-too-early"),
         pytest.param("acks some\n", "expected acks as (all, 1)", id="acks"),
         pytest.param("show all\n", "expected what to show (controller, versions", id="show"),
-        pytest.param("", "the head is incomplete, expected 'version 3.9.1' and", id="empty"),
+        pytest.param(
+            "",
+            "story.txt: the file is empty: the head is incomplete, expected 'version",
+            id="empty",
+        ),
+        pytest.param(
+            "# Why.\n", "story.txt, line 1: the head is incomplete", id="nothing-but-a-comment"
+        ),
+        pytest.param("seed ²\n", "line 1: found '²', expected a number", id="seed"),
+        pytest.param(f"seed {'9' * 5000}\n", "of at most 18 digits", id="seed-of-many-digits"),
+        pytest.param("brokers ²\n", "line 1: found '²', expected broker ids", id="broker-digit"),
+        pytest.param("brokers 1 1 2\n", "line 1: found '1' twice, expected every", id="twice"),
+        pytest.param("brokers 1\nbrokers 1\n", "line 2: found '1' twice", id="twice-in-two-lines"),
+        pytest.param("brokers 2147483648\n", "none above 2147483647", id="broker-id-too-large"),
+        pytest.param("version 2\n", "line 1: found '2', expected a version of", id="ambiguous"),
         pytest.param(
             "version 3.9\nbrokers 1\n", "expected 'topic t replicas 1,2,3'", id="what-is-missing"
         ),
@@ -89,6 +108,29 @@ def test_a_wrong_command(line: str, told: str) -> None:
 )
 def test_a_wrong_head(head: str, told: str) -> None:
     assert told in problem(head)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "expected"),
+    [
+        *(("loss", value, "loss as a fraction from 0 to 1") for value in ("7", "-1", "nan", "²")),
+        ("loss", "1e9", "loss as a fraction from 0 to 1, like 0.1"),
+        ("fetch.max.records", "0", "fetch.max.records as a number from 1 to 999999999"),
+        ("fetch.max.records", "1000000000", "fetch.max.records as a number from 1 to 999999999"),
+        ("session.timeout.ms", "0", "session.timeout.ms as a number from 1"),
+        ("start.ms", "-1", "start.ms as a number from 0"),
+        ("min.insync.replicas", "²", "min.insync.replicas as a number from 1"),
+    ],
+)
+def test_a_value_that_a_setting_does_not_take(setting: str, value: str, expected: str) -> None:
+    found = problem(f"version 3.9\nset {setting} {value}\n")
+    assert f"story.txt, line 2: found '{value}', expected {expected}" in found
+
+
+@pytest.mark.parametrize(("value", "loss"), [("0", 0.0), ("1", 1.0), (".5", 0.5), ("0.25", 0.25)])
+def test_a_loss_is_a_fraction(value: str, loss: float) -> None:
+    head = f"version 3.9\nbrokers 1\ntopic t replicas 1\nset loss {value}\nset start.ms 0\n"
+    assert parse(head, "s").settings == Settings(loss=loss, start_ms=0)
 
 
 def test_every_wrong_line_is_told_at_once() -> None:
@@ -122,6 +164,9 @@ def test_settings_have_kafkas_names() -> None:
         ("3.9", "3.9.1"),
         ("3.9-kraft", "3.9.1-kraft"),
         ("3", "3.9.1"),
+        ("1", "1.1.1"),
+        ("0", None),
+        ("3-kraft", None),
         ("9", None),
     ],
 )
