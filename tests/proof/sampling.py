@@ -152,7 +152,18 @@ def by_period(cells: Sequence[Cell]) -> str:
             ]
             if any(text != "-" for text in found):
                 body.append([f"{kind}: {what}", *found])
+    body.append(["steps from one sample to the next", *_steps_apart(cells)])
     return rows(["fault: what is true", *map(_period, (EVERY_STEP, *PERIODS_MS))], body)
+
+
+def _steps_apart(cells: Sequence[Cell]) -> list[str]:
+    """A step is an event after which an observer could read something else."""
+
+    def samples(every_ms: int) -> int:
+        return total(cells, lambda c: c.way == Way(every_ms, 0, bracketed=True)).samples
+
+    steps = samples(EVERY_STEP)
+    return [f"{steps / samples(p):.0f}" for p in (EVERY_STEP, *PERIODS_MS)]
 
 
 def by_way(cells: Sequence[Cell]) -> str:
