@@ -129,7 +129,8 @@ def kept_tails(sight: Sight) -> tuple[KeptTail, ...]:
     """The tails that are or will be kept in the current leader epoch.
 
     Found while the replica is away: only then is it certain that the leader's records there came
-    before the replica's first fetch. Dropped when the replica is seen shorter.
+    before the replica's first fetch. Of one that is registered and not read no watermark above its
+    leader's end is certain (`settled_watermarks`). Dropped when the replica is seen shorter.
     """
     if sight.rules.truncation is not Truncation.HIGH_WATERMARK:
         return ()
@@ -143,7 +144,7 @@ def kept_tails(sight: Sight) -> tuple[KeptTail, ...]:
             tail = tails.get(broker)
             if tail is not None and (reading.log_end_offset or 0) < tail.end:
                 del tails[broker]
-        elif broker not in sight.registrations:
+        else:
             tail = _kept_while_away(sight, broker)
             if tail is not None:
                 tails[broker] = tail

@@ -930,12 +930,6 @@ _MEMORY: Final = (
             "records of the current epoch are the leader's own",
         ),
         (
-            "kept-while-not-read",
-            "        elif broker not in sight.registrations:\n",
-            "        else:\n",
-            "a replica that is only not read may have fetched meanwhile",
-        ),
-        (
             "kept-before-it-joins",
             "if tail.broker in joined and tail.broker in sight.state.isr:",
             "if tail.broker in sight.readings:",
