@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tidestaff.consistency.checks.isr import caught_up_replicas_join, slow_members_leave
 from tidestaff.consistency.checks.sight import Sight
 from tidestaff.consistency.model import (
     BatchDigest,
@@ -214,6 +215,29 @@ def test_an_epoch_without_a_record_proves_no_fetch() -> None:
     assert not Sight(None, watch.observation()).has_fetched(3)
     watch.log(3, leo=11)
     assert Sight(None, watch.observation()).has_fetched(3)
+
+
+def test_a_follower_that_ends_before_the_epoch_begins_may_not_join_yet() -> None:
+    """It had fetched in this epoch, and came back from a power cut with less."""
+    watch = Watch(epoch=1, isr=(1, 2)).all_logs(leo=15, hw=15, epochs=lineage((0, 0), (1, 10)))
+    watch.see()
+    watch.log(1, hw=3).log(2, hw=3).log(3, leo=4, hw=3, epochs=lineage((0, 0)))
+    assert watch.memory is not None
+    sight = Sight(watch.memory, watch.observation())
+    assert sight.has_fetched(3)
+    assert not list(caught_up_replicas_join(sight))
+
+
+def test_a_follower_at_the_end_its_leader_had_before_it_was_read_has_caught_up() -> None:
+    watch = Watch().settle()
+    for end in range(20, 36):
+        watch.log(1, leo=end).log(2, leo=end).see()
+    assert list(slow_members_leave(Sight(watch.memory, watch.observation())))
+    watch.log(3, leo=35).now_ms += 5_000
+    seen = watch.observation()
+    assert seen.leader_again is not None
+    later = replace(seen, leader_again=seen.leader_again._replace(log_end_offset=40))
+    assert not list(slow_members_leave(Sight(watch.memory, later)))
 
 
 def test_a_follower_in_an_older_epoch_has_not_fetched_in_this_one() -> None:

@@ -95,6 +95,13 @@ def test_a_batch_that_differs_is_found_with_what_each_holds_and_the_odd_one_name
     assert verdict.equal_up_to == 9
 
 
+def test_batches_that_differ_apart_from_each_other_are_two_findings() -> None:
+    other = log([5, 9, 20, 21, 40])
+    other[0], other[2] = other[0]._replace(crc=98), other[2]._replace(crc=99)
+    found = compared(three(batches=other), marks_at_once=1).differences
+    assert [each.offsets for each in found] == [OffsetRange(0, 5), OffsetRange(9, 20)]
+
+
 def test_a_copy_that_is_behind_has_not_diverged() -> None:
     verdict = compared(three(batches=log([5, 9, 20])))
     assert verdict.outcome is Outcome.BEHIND

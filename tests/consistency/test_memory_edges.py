@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from tidestaff.consistency.model import (
     OffsetRange,
     Registration,
 )
-from tidestaff.consistency.monitor import step
+from tidestaff.consistency.monitor import judge_partition, step
 from tidestaff.consistency.predictions import predicted_cuts
 from tidestaff.consistency.versions import rules_for
 
@@ -90,6 +91,16 @@ def test_of_an_incoherent_round_only_what_a_leader_committed_is_remembered() -> 
     watch.set(bracket=Bracket.NONE).append(5).see()
     assert replica_of(watch, 3).log_end_offset == 10
     assert memory_of(watch).committed_end == 15
+
+
+def test_what_the_leader_took_after_its_follower_was_read_is_no_lag() -> None:
+    watch = Watch().settle()
+    watch.log(1, leo=20).log(2, leo=20).log(3, leo=20).now_ms += 5_000
+    seen = watch.observation()
+    assert seen.leader_again is not None
+    later = replace(seen, leader_again=seen.leader_again._replace(log_end_offset=30))
+    memory, _ = judge_partition(watch.memory, later)
+    assert [each.caught_up_at_ms for each in memory.replicas] == [watch.now_ms] * 3
 
 
 def test_a_follower_of_an_incoherent_round_proves_no_commit() -> None:

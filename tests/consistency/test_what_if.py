@@ -53,6 +53,13 @@ def test_what_was_offline_before_is_not_the_stops_doing() -> None:
     assert found.safe
 
 
+def test_what_stays_offline_is_not_the_stops_doing() -> None:
+    watch = Watch(controller=9, leader=-1, isr=(1,)).stop(1)
+    (change,) = what_if.stop([watch.observation()], {2}, controlled=True).changes
+    assert change.after.offline
+    assert not change.newly_offline
+
+
 def test_a_crash_with_unclean_election_names_the_lost_range() -> None:
     watch = Watch(isr=(1,), controller=9).setting(unclean_leader_election_enable=True)
     watch.log(2, leo=3, hw=3).log(3, leo=3, hw=3)
