@@ -154,6 +154,7 @@ def problem_value(problem: Problem) -> dict[str, Any]:
         "reason": problem.reason,
         "remedy": problem.remedy,
         "topic": problem.topic,
+        "partition": problem.partition,
         "at_once": problem.at_once,
     }
 
@@ -215,7 +216,7 @@ def _problem(found: object) -> Problem:
     kind = read_text(body.get("kind"), "kind")
     if kind not in _OWN_KINDS:
         raise AgentFormatError("kind", shown(kind), f"one of {', '.join(sorted(_OWN_KINDS))}")
-    topic = body.get("topic")
+    topic, partition = body.get("topic"), body.get("partition")
     return Problem(
         read_text(body.get("place"), "place"),
         ProblemKind(kind),
@@ -223,6 +224,7 @@ def _problem(found: object) -> Problem:
         read_text(body.get("remedy"), "remedy"),
         topic=None if topic is None else _topic(topic),
         at_once=read_flag(body.get("at_once"), "at_once"),
+        partition=None if partition is None else read_number(partition, "partition", bits=32),
     )
 
 

@@ -109,6 +109,7 @@ class Agents:
                     "see that no reassignment or deletion is under way, then remove the directory",
                     broker=broker,
                     topic=partition.topic,
+                    partition=partition.partition,
                 )
 
 

@@ -37,6 +37,7 @@ class Problem:
     broker: BrokerId | None = None
     topic: str | None = None
     at_once: bool = False
+    partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,8 @@ class HealthBook:
         for each in told:
             if each.problem is not ProblemKind.OK:
                 problem = Problem(
-                    *(each.place, each.problem, each.reason, each.remedy, each.broker, each.topic)
+                    *(each.place, each.problem, each.reason, each.remedy, each.broker, each.topic),
+                    partition=each.partition,
                 )
                 since_ms = each.observed_at_ms if each.since_ms is None else each.since_ms
                 self._kept[each.place] = _Kept(problem, since_ms, self._missed_rounds, told=True)
@@ -98,6 +100,7 @@ class HealthBook:
             remedy="" if well else problem.remedy,
             broker=problem.broker,
             topic=problem.topic,
+            partition=problem.partition,
             since_ms=kept.since_ms,
             round=number,
         )

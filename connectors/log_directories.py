@@ -224,7 +224,7 @@ class LogDirectories:
                     except FileGoneError:
                         continue  # deleted or moved away meanwhile
                     except FileUnreadableError as error:
-                        files.problems.unreadable(place, error, partition.topic)
+                        files.problems.unreadable(place, error, partition)
         except FileGoneError as error:
             files.problems.log_dir_offline(held.path, error)
         except FileUnreadableError as error:

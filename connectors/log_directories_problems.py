@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tidestaff.connectors.broker_health import Problem
@@ -64,22 +65,22 @@ class Problems:
         else:
             self.unreadable(path, error)
 
-    def unreadable(self, place: str, error: FileUnreadableError, topic: str | None = None) -> None:
+    def unreadable(
+        self, place: str, error: FileUnreadableError, of: TopicPartition | None = None
+    ) -> None:
         kind = ProblemKind.LOG_DIR_OFFLINE if error.failing else ProblemKind.UNREADABLE
-        self.add(Problem(place, kind, error.reason, error.remedy, topic=topic))
+        self.add(_about(of, Problem(place, kind, error.reason, error.remedy)))
 
-    def malformed(self, place: str, error: FormatError, topic: str | None = None) -> None:
-        self.add(
-            Problem(
-                place,
-                ProblemKind.MALFORMED,
-                f"{error.field} is {error.found}, expected {error.expected}"
-                + (f" (line {error.line})" if error.line else ""),
-                "compare it with another replica's before the broker is restarted",
-                topic=topic,
-                at_once=True,
-            )
+    def malformed(self, place: str, error: FormatError, of: TopicPartition | None = None) -> None:
+        problem = Problem(
+            place,
+            ProblemKind.MALFORMED,
+            f"{error.field} is {error.found}, expected {error.expected}"
+            + (f" (line {error.line})" if error.line else ""),
+            "compare it with another replica's before the broker is restarted",
+            at_once=True,
         )
+        self.add(_about(of, problem))
 
     def stray(self, place: str, reason: str) -> None:
         remedy = "move what is not Kafka's out of the log directory"
@@ -97,18 +98,22 @@ class Problems:
             )
         )
 
-    def log_tail(self, place: str, end: LogEnd, topic: str) -> bool:
+    def log_tail(self, place: str, end: LogEnd, of: TopicPartition) -> bool:
         """Whether the log ends as one may; else it is told where it does not."""
         if end.end.ending in TAILS:
             return True
-        self.add(
-            Problem(
-                f"{place}/{end.segment.name}",
-                ProblemKind.UNREADABLE,
-                f"{end.end.ending.value} at byte {end.end.position}, "
-                f"offset {end.log_end_offset}: {end.end.reason}",
-                "compare the segment with another replica's (kafka-dump-log)",
-                topic=topic,
-            )
+        problem = Problem(
+            f"{place}/{end.segment.name}",
+            ProblemKind.UNREADABLE,
+            f"{end.end.ending.value} at byte {end.end.position}, "
+            f"offset {end.log_end_offset}: {end.end.reason}",
+            "compare the segment with another replica's (kafka-dump-log)",
         )
+        self.add(_about(of, problem))
         return False
+
+
+def _about(partition: TopicPartition | None, problem: Problem) -> Problem:
+    if partition is None:
+        return problem
+    return replace(problem, topic=partition.topic, partition=partition.partition)

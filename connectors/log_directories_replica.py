@@ -62,7 +62,7 @@ class FileReader:
         parse: Callable[[str, str], T],
         *,
         largest: int = LARGEST_TEXT,
-        topic: str | None = None,
+        of: TopicPartition | None = None,
     ) -> Said[T]:
         """A file that makes no sense is read once more: a copy may be under way."""
         place = f"{folder}/{name}"
@@ -72,11 +72,11 @@ class FileReader:
             except FileGoneError:
                 return Said(None)
             except FileUnreadableError as error:
-                self.problems.unreadable(place, error, topic)
+                self.problems.unreadable(place, error, of)
                 return Said(None, readable=False)
             except FormatError as error:
                 if turn + 1 == _TIMES:
-                    self.problems.malformed(place, error, topic)
+                    self.problems.malformed(place, error, of)
                     return Said(None, readable=False)
                 self._sleep(_AGAIN_AFTER_S)
         raise AssertionError("the last turn returns")
@@ -125,7 +125,7 @@ class ReplicaReader:
         kept = self._kept.get((path, partition))
         if kept is not None and not log_ends and kept.identities == _identities(parent, partition):
             return kept.files
-        place, topic = f"{path}/{partition}", partition.topic
+        place = f"{path}/{partition}"
         with opened_directory(str(partition), parent, place) as directory:
             end = self._log_end(directory, partition, place, files.problems) if log_ends else None
             identities = _identities_in(directory)
@@ -134,12 +134,12 @@ class ReplicaReader:
             said = files.parsed(
                 *(PARTITION_METADATA, directory, place, parse_partition_metadata),
                 largest=SMALL_TEXT,
-                topic=topic,
+                of=partition,
             )
             epochs = files.parsed(
                 *(LEADER_EPOCHS, directory, place, parse_leader_epochs),
                 largest=_EPOCHS_TEXT,
-                topic=topic,
+                of=partition,
             )
         found = ReplicaFiles(None if said.value is None else said.value.topic_id, epochs.value)
         self._kept.pop((path, partition), None)
@@ -155,13 +155,13 @@ class ReplicaReader:
         except FileGoneError:
             return None
         except FileUnreadableError as error:
-            problems.unreadable(error.place, error, partition.topic)
+            problems.unreadable(error.place, error, partition)
             return None
         if end is None:
             self._ends.pop(partition, None)
             return None
         self._ends[partition] = end
-        return end if problems.log_tail(place, end, partition.topic) else None
+        return end if problems.log_tail(place, end, partition) else None
 
 
 def _identities(parent: int, partition: TopicPartition) -> tuple[Identity, Identity]:

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tidestaff.connectors.agent_answers import AgentAnswer, encode_answer
+from tidestaff.connectors.agent_answers import AgentAnswer, decode_answer, encode_answer
 from tidestaff.connectors.agent_client import (
     AgentClient,
     AgentRefusesError,
@@ -483,6 +483,15 @@ def test_hosts_that_cannot_be_told_now_are_those_known_before() -> None:
     assert watch.raised() == set()
 
 
+def test_problems_travel_with_their_partition() -> None:
+    problem = Problem("/d/t-3/x", ProblemKind.UNREADABLE, "why", "mend", topic="t", partition=3)
+    sent = encode_answer(1, 7, disk()._replace(problems=(problem,)))
+    assert decode_answer(sent).problems == (problem,)
+    older = sent.replace(b'"partition":3,', b"")
+    assert older != sent
+    assert decode_answer(older).problems == (replace(problem, partition=None),)
+
+
 def test_what_agents_could_not_read_is_passed_on_with_their_broker() -> None:
     watch = Watched()
     problem = Problem(
@@ -490,11 +499,14 @@ def test_what_agents_could_not_read_is_passed_on_with_their_broker() -> None:
         ProblemKind.MALFORMED,
         "version is x",
         "mend",
+        topic="orders",
         at_once=True,
+        partition=0,
     )
     watch.disks.hold(2, DiskReplica(ORDERS, "/data"), problems=(problem,))
     told = watch.health()["broker 2: /data/orders-0/leader-epoch-checkpoint"]
     assert (told.problem, told.broker, told.reason) == (ProblemKind.MALFORMED, 2, "version is x")
+    assert (told.topic, told.partition) == ("orders", 0)
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def test_a_torn_epoch_file_gives_no_lineage(log_dir: Path) -> None:
     (log_dir / "t-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n")
     disk = read(log_dir)
     assert disk.replicas[T0].lineage is None
-    assert disk.problems[0].topic == "t"
+    assert (disk.problems[0].topic, disk.problems[0].partition) == ("t", 0)
 
 
 def test_a_file_that_is_whole_the_second_time_is_no_problem(log_dir: Path) -> None:

@@ -113,18 +113,24 @@ def _play(lab: Lab, watch: Watch, *, diverge: bool, began: float) -> Outcome:
     lab.start(C)
     clients.until(TOPIC, lambda seen: bool(seen) and len(seen[0].isr) == 3, 120)
     watch.wait_rounds(4)
-    (seen,) = clients.describe(TOPIC)
+    return outcome_of(lab, watch, (acknowledged_at, another_at), began, elected)
+
+
+def outcome_of(
+    lab: Lab, watch: Watch, offsets: tuple[int, int], began: float, elected: float
+) -> Outcome:
+    """When all are back. `offsets`: of the acknowledged record, and of the other one."""
+    (seen,) = lab.clients.describe(TOPIC)
     lost = watch.found("TRN001")
     return Outcome(
-        version=lab.plan.version,
-        acknowledged_at=acknowledged_at,
-        another_at=another_at,
-        holds={broker: holds(lab, broker) for broker in (A, B, C)},
-        consumed=clients.read(TOPIC),
+        lab.plan.version,
+        *offsets,
+        holds={broker: _holds(lab, broker) for broker in sorted(seen.replicas)},
+        consumed=lab.clients.read(TOPIC),
         isr=tuple(sorted(seen.isr)),
         alerts=watch.alerts,
         lost_seen_s=watch.began + lost[0].at_s - elected if lost else None,
-        tools=tools(lab),
+        tools=_tools(lab),
         took_s=time.monotonic() - began,
     )
 
@@ -143,14 +149,14 @@ def _controller_on_a(lab: Lab) -> None:
         lab.start(broker)
 
 
-def holds(lab: Lab, broker: int) -> tuple[bytes, ...]:
+def _holds(lab: Lab, broker: int) -> tuple[bytes, ...]:
     """Values are written as they are, so the bytes of the segments show them."""
     segments = sorted(lab.replica_dir(broker, TOPIC, 0).glob("*.log"))
     text = b"".join(segment.read_bytes() for segment in segments)
     return tuple(value for value in (FIRST, LOST, ANOTHER) if value in text)
 
 
-def tools(lab: Lab) -> dict[str, str]:
+def _tools(lab: Lab) -> dict[str, str]:
     """What Kafka's own tools say when all is over."""
     found = {
         "kafka-topics --under-replicated-partitions": lab.topics_tool(

@@ -20,9 +20,7 @@ from tests.field.field_kip101 import (
     TOPIC,
     A,
     B,
-    Outcome,
-    holds,
-    tools,
+    outcome_of,
 )
 from tests.field.field_watch import Watch
 from tests.field.lab import running
@@ -30,6 +28,7 @@ from tests.field.lab import running
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.field.field_kip101 import Outcome
     from tests.field.lab import Lab
 
 SETTINGS: Final = {
@@ -71,17 +70,4 @@ def _play(lab: Lab, watch: Watch, began: float) -> Outcome:
     lab.start(B)
     clients.until(TOPIC, lambda seen: bool(seen) and len(seen[0].isr) == 2, 60)
     watch.wait_rounds(4)
-    (seen,) = clients.describe(TOPIC)
-    lost = watch.found("TRN001")
-    return Outcome(
-        version=lab.plan.version,
-        acknowledged_at=acknowledged_at,
-        another_at=another_at,
-        holds={broker: holds(lab, broker) for broker in (A, B)},
-        consumed=clients.read(TOPIC),
-        isr=tuple(sorted(seen.isr)),
-        alerts=watch.alerts,
-        lost_seen_s=watch.began + lost[0].at_s - elected if lost else None,
-        tools=tools(lab),
-        took_s=time.monotonic() - began,
-    )
+    return outcome_of(lab, watch, (acknowledged_at, another_at), began, elected)
