@@ -96,14 +96,13 @@ class History:
     isr: tuple[BrokerId, ...] = ()
     fetched: set[BrokerId] = field(default_factory=set)
     joined: set[BrokerId] = field(default_factory=set)
-    following: dict[BrokerId, int] = field(default_factory=dict)
 
     def see(self, sample: Sample) -> None:
-        """Take in who is proven to have fetched: it holds records of the epoch, had joined the ISR
-        in it, or grew between two coherent samples in which it followed."""
+        """Take in who is proven to have fetched: it holds records of the epoch, or had joined the
+        ISR in it."""
         quorum = sample.state.quorum
         if quorum.leader_epoch != self.epoch:
-            self.fetched, self.joined, self.following = set(), set(), {}
+            self.fetched, self.joined = set(), set()
             self.epoch, self.isr = quorum.leader_epoch, quorum.isr
         joined_before = self.joined & set(quorum.isr)
         self.joined = joined_before | (set(quorum.isr) - set(self.isr))
@@ -115,12 +114,9 @@ class History:
         for replica in sample.read:
             if replica is leader or not follows_in_epoch(replica, leader):
                 continue
-            end = replica.log_end_offset
-            holds = end > 0 and replica.log[-1].epoch == self.epoch
-            grew = end > self.following.get(replica.broker, end)
-            if holds or grew or replica.broker in joined_before:
+            holds = bool(replica.log) and replica.log[-1].epoch == self.epoch
+            if holds or replica.broker in joined_before:
                 self.fetched.add(replica.broker)
-            self.following[replica.broker] = end
 
     def _see_out_of_office(self, sample: Sample) -> None:
         """A leader that was replaced still commits, beyond what is known to be committed."""
