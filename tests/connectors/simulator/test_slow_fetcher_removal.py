@@ -203,6 +203,7 @@ def test_who_does_not_ask_for_it_gets_the_histories_of_before() -> None:
     assert not {action["do"] for action in cluster.actions} & set(ON_REQUEST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", SEEDS)
 def test_nothing_grave_is_raised(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On safe protocols. But for two that are true: before 2.1 nothing fences a controller that was
