@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "sampling.md"
-PERIODS_MS: Final = (50, 250, 1_000, 2_500, 5_000, 10_000, 30_000)
+PERIODS_MS: Final = (50, 250, 1_000, 2_500, 5_000, 10_000, 37_000)
 SKEWS_MS: Final = (0, 30, 300, 2_000)
 PRESETS: Final = ("3.9.1", "4.1.1-kraft", "2.8.2", "3.9.1-kraft")
 WITHOUT_EPOCHS: Final = "0.10.2.2"
