@@ -142,7 +142,7 @@ lock: $(STAMP) ## make the three lock files anew from pyproject.toml
 	$(COMPILE) --no-annotate -c requirements.lock pyproject.toml -o requirements.runtime.lock
 	$(COMPILE) --no-annotate -c requirements.lock --group install -o requirements.install.lock
 
-fuzz: $(STAMP) ## coverage-guided search over the decoders (7 minutes); keeps its corpus in tests/fuzz/corpus
+fuzz: $(STAMP) ## coverage-guided search over the decoders (a quarter of an hour); keeps its corpus in tests/fuzz/corpus
 	@test -d .fuzz/atheris || $(BIN)/python -m pip install --quiet --no-deps --target .fuzz atheris==3.0.0
 	PYTHONPATH=.fuzz $(BIN)/python -W ignore -m tests.fuzz
 

@@ -147,8 +147,8 @@ def voter_problems(quorum: Quorum) -> Iterator[Problem]:
 
 def replica_problems(broker: BrokerId, told: Told) -> Iterator[Problem]:
     """One for each topic and reason: a topic may have thousands of partitions."""
-    for topic, operation in told.refused.items():
-        error = NotAuthorizedError(operation, "topic", topic)
+    for topic in sorted(told.refused):
+        error = NotAuthorizedError("Read", "topic", topic)
         yield replace(problem_of(f"topic {topic}", error, ProblemKind.UNREADABLE), topic=topic)
     for partition, code in told.errors.items():
         offline = code == KAFKA_STORAGE_ERROR

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 class Told(NamedTuple):
-    """What a broker said of its replicas, the error codes of those it said nothing of, and for
-    topics it may not tell of: the operation that is not allowed. Leaders whose lineage has too many
-    entries are named."""
+    """What a broker said of its replicas, the error codes of those it said nothing of, and topics
+    that it may not tell of, or not all: Read is missing. Leaders whose lineage has too many entries
+    are named."""
 
     readings: dict[TopicPartition, ReplicaReading]
     errors: dict[TopicPartition, int]
-    refused: dict[str, str]
+    refused: set[str]
     too_long: set[TopicPartition]
 
 
@@ -72,14 +72,14 @@ class ReplicaReader:
         as_leader: bool,
     ) -> Told:
         """`as_leader`: the metadata says that it leads these."""
-        told = Told({}, {}, {}, set())
+        told = Told({}, {}, set(), set())
         for some in _split(partitions, self._at_once):
             parts = self._offsets.read(broker, some, topic_ids)
             leads, newest = self._roles.claims(broker, parts.ends, as_leader=as_leader)
             lineages = self._lineages_of(broker, parts, newest, topic_ids, told.too_long)
             for partition, fetched in parts.fetched.items():
                 if fetched.error == TOPIC_AUTHORIZATION_FAILED:
-                    told.refused[partition.topic] = "Read"
+                    told.refused.add(partition.topic)
             for partition in some:
                 error = _error(parts, partition)
                 if error == NO_ERROR:
@@ -90,7 +90,9 @@ class ReplicaReader:
                     )
                     continue
                 if error == TOPIC_AUTHORIZATION_FAILED:
-                    told.refused[partition.topic] = "Describe"
+                    # Describe would do for this request, and the next would be refused: Read
+                    # implies it, and is what must be granted.
+                    told.refused.add(partition.topic)
                     continue
                 told.errors[partition] = error
                 if error == KAFKA_STORAGE_ERROR:

@@ -43,6 +43,8 @@ BROKER_KEYS: Final = (
     PROTOCOL,
 )
 
+TOPIC_SETTINGS: Final = "settings of topic"
+"""How the places of their problems begin."""
 _TRUE: Final = Told("true")
 
 # metadata.version by its feature level, from 1.
@@ -232,9 +234,9 @@ class ClusterSettings:
         except UnsupportedRequestError:
             found = TopicValues({topic: {} for topic in topics})
         except ConnectorError as error:
-            self._note("settings of topics", error)
+            self._note(f"{TOPIC_SETTINGS}s", error)
             return
-        self._problems.pop("settings of topics", None)
+        self._problems.pop(f"{TOPIC_SETTINGS}s", None)
         for topic, values in found.found.items():
             good = self._good(_place(topic), values, topic=topic)
             self._topics[topic] = _Said(makings.get(topic), good)
@@ -276,7 +278,7 @@ class ClusterSettings:
 
 
 def _place(topic: str) -> str:
-    return f"settings of topic {topic}"
+    return f"{TOPIC_SETTINGS} {topic}"
 
 
 def _may_not(topic: str) -> NotAuthorizedError:

@@ -18,7 +18,7 @@ from tidestaff.connectors.log_directories_files import (
     a_link,
     opened_directory,
 )
-from tidestaff.connectors.log_directories_names import names_of
+from tidestaff.connectors.log_directories_names import names_of, replica_named
 from tidestaff.connectors.log_directories_replica import SMALL_TEXT, FileReader, ReplicaReader
 from tidestaff.consistency.checkpoint_files import (
     CLEAN_SHUTDOWN,
@@ -61,12 +61,14 @@ class LogDirectory(NamedTuple):
 
 
 class Disk(NamedTuple):
-    """What was found. `others` are replicas on disk that were not asked for."""
+    """What was found. `others` are replicas on disk that were not asked for; `unread` those that
+    are there by their names, asked for or not, and cannot be looked into, why."""
 
     directories: tuple[LogDirectory, ...]
     replicas: dict[TopicPartition, DiskReplica]
     others: tuple[TopicPartition, ...]
     problems: tuple[Problem, ...]
+    unread: Mapping[TopicPartition, str] = {}
 
 
 class LogDirectories:
@@ -98,7 +100,8 @@ class LogDirectories:
             found.append(directory)
             if held is not None:
                 names[path] = held
-        places = _places(names, problems)
+        unread = _linked(names)
+        places = _places(names, problems, unread)
         replicas: dict[TopicPartition, DiskReplica] = {}
         for directory in found:
             mine = [
@@ -107,10 +110,10 @@ class LogDirectories:
                 if path == directory.path and (wanted is None or partition in wanted)
             ]
             if mine:
-                self._replicas(directory, mine, replicas, files, log_ends=log_ends)
+                self._replicas(directory, mine, replicas, unread, files, log_ends=log_ends)
         self._remember(found, names, places, wanted, replicas)
         others = () if wanted is None else tuple(p for p in places if p not in wanted)
-        return Disk(tuple(found), replicas, others, problems.told())
+        return Disk(tuple(found), replicas, others, problems.told(), unread)
 
     def _remember(
         self,
@@ -150,7 +153,7 @@ class LogDirectories:
             problems.log_dir_unreadable(path, error)
             return LogDirectory(path, online=not error.failing), None
         for name in names.links:
-            problems.unreadable(f"{path}/{name}", a_link(f"{path}/{name}"))
+            problems.unreadable(f"{path}/{name}", a_link(f"{path}/{name}"), replica_named(name))
         for name, reason in names.strange.items():
             problems.stray(f"{path}/{name}", reason)
         return found, names
@@ -209,6 +212,7 @@ class LogDirectories:
         held: LogDirectory,
         partitions: Sequence[TopicPartition],
         into: dict[TopicPartition, DiskReplica],
+        unread: dict[TopicPartition, str],
         files: FileReader,
         *,
         log_ends: bool,
@@ -225,10 +229,13 @@ class LogDirectories:
                         continue  # deleted or moved away meanwhile
                     except FileUnreadableError as error:
                         files.problems.unreadable(place, error, partition)
+                        unread[partition] = error.reason
         except FileGoneError as error:
             files.problems.log_dir_offline(held.path, error)
+            unread.update((each, error.reason) for each in partitions if each not in into)
         except FileUnreadableError as error:
             files.problems.log_dir_unreadable(held.path, error)
+            unread.update((each, error.reason) for each in partitions if each not in into)
 
     def _replica(
         self,
@@ -258,7 +265,19 @@ class LogDirectories:
         )
 
 
-def _places(names: Mapping[str, Names], problems: tell.Problems) -> dict[TopicPartition, str]:
+def _linked(names: Mapping[str, Names]) -> dict[TopicPartition, str]:
+    """Links are not followed; what one stands for is not read."""
+    return {
+        partition: a_link(f"{path}/{name}").reason
+        for path, held in names.items()
+        for name in held.links
+        if (partition := replica_named(name)) is not None
+    }
+
+
+def _places(
+    names: Mapping[str, Names], problems: tell.Problems, unread: dict[TopicPartition, str]
+) -> dict[TopicPartition, str]:
     """Which directory holds which partition. One that two hold is neither's: Kafka would not start,
     or a move between directories ended while we looked."""
     found: dict[TopicPartition, str] = {}
@@ -267,10 +286,9 @@ def _places(names: Mapping[str, Names], problems: tell.Problems) -> dict[TopicPa
         for partition in held.partitions:
             if partition in found:
                 twice.add(partition)
-                problems.stray(
-                    f"{path}/{partition}",
-                    f"{found[partition]} holds {partition} as well: a broker does not start so",
-                )
+                why = f"{found[partition]} holds {partition} as well: a broker does not start so"
+                problems.stray(f"{path}/{partition}", why, partition)
+                unread[partition] = why
             found[partition] = path
     return {partition: path for partition, path in found.items() if partition not in twice}
 

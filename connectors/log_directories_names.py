@@ -78,6 +78,14 @@ def _partition(name: str) -> PartitionDirectory | None:
     return found
 
 
+def replica_named(name: str) -> TopicPartition | None:
+    """Whose directory it is by its name; None: nobody's, or a marked one."""
+    found = _partition(name)
+    if found is None or found.kind is not DirectoryKind.LOG:
+        return None
+    return TopicPartition(found.topic, found.partition)
+
+
 def shown_name(name: str) -> str:
     """A file name that is no text is shown with its bytes escaped."""
     return name.encode("utf-8", errors="backslashreplace").decode("utf-8")

@@ -82,9 +82,9 @@ class Problems:
         )
         self.add(_about(of, problem))
 
-    def stray(self, place: str, reason: str) -> None:
+    def stray(self, place: str, reason: str, of: TopicPartition | None = None) -> None:
         remedy = "move what is not Kafka's out of the log directory"
-        self.add(Problem(place, ProblemKind.STRAY_DIRECTORY, reason, remedy))
+        self.add(_about(of, Problem(place, ProblemKind.STRAY_DIRECTORY, reason, remedy)))
 
     def entries_missing(self, place: str, missing: Sequence[TopicPartition]) -> None:
         named = ", ".join(map(str, missing[:_NAMED]))

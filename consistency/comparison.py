@@ -78,7 +78,9 @@ class Comparison:
         self._uncompared: list[Uncompared] = []
         self._complete = True
         self._epoch: int | None = None
-        self.done_to = done_to or max((e.log_start_offset for e in self._extents), default=0)
+        starts = [each.offsets.start for each in self.windows]
+        starts = starts or [max((e.log_start_offset for e in self._extents), default=0)]
+        self.done_to = done_to or min(starts)
         """Everything below has been dealt with."""
 
     # -- what is wanted

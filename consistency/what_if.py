@@ -219,6 +219,9 @@ def reassign(
         seen = known.get(name)
         if seen is None:
             found.append(Move(name, target=tuple(target), unknown="there is no such partition"))
+        elif seen.state.leader == NO_LEADER:
+            why = "it has no leader to copy from"
+            found.append(Move(name, seen.assignment.replicas, tuple(target), unknown=why))
         else:
             found.append(_move(name, seen, tuple(target), live))
     return tuple(found)

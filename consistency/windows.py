@@ -60,13 +60,14 @@ def windows_of(extents: Sequence[Extent]) -> tuple[Window, ...]:
 
 
 def behind(extents: Sequence[Extent], leader: BrokerId | None = None) -> tuple[Behind, ...]:
-    """Copies that end below the highest watermark anybody knows, and are not in the ISR.
+    """Copies that end below the highest watermark anybody knows, and are not in the ISR. That one
+    may be known to copies which do not hold it themselves any more: all of them may have lost it.
 
     A member of the ISR holds it or is about to: its own reading may only be older. But it is read
     after its leader, and so it must hold what its leader called committed then: else whoever told
     the ISR has not heard that it shrank.
     """
-    committed = max((each.end for each in extents), default=0)
+    committed = max((each.high_watermark for each in extents), default=0)
     by_leader = max((each.end for each in extents if each.broker == leader), default=0)
     return tuple(
         Behind(each.broker, each.log_end_offset, committed)

@@ -191,9 +191,12 @@ def _produce(words: Words) -> Step:
     if words.setting.acks is not None:
         action["acks"] = words.setting.acks
     first = words.take("names of records, or a number and the word records")
-    if first.isdigit() and words.words == ["records"]:
+    if words.words == ["records"]:
         words.words.clear()
-        count = Words([first], words.setting).number("how many records, as in: 5 records")
+        what = "how many records, as in: 5 records"
+        count = Words([first], words.setting).number(what)
+        if count == 0:
+            raise WrongWordError(repr(first), what)
         return Step(({**action, "records": count},))
     names = [first, *words.words]
     words.words.clear()

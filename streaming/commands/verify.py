@@ -28,7 +28,7 @@ examples:
   tidestaff verify --agents 1=http://a:8471,2=http://b:8471          by agents; payloads stay there
   tidestaff verify --bootstrap-server b:9092 --agents 'http://{host}:8471'   both: exact and cheap
   tidestaff verify --log-dir copy/b1 --log-dir copy/b2               directories, no cluster needed
-  tidestaff verify --log-dir /data --log-dir /backup/data --scrub    payloads against checksums too
+  tidestaff verify --log-dir copy/b1 --log-dir copy/b2 --scrub       payloads against checksums too
   tidestaff verify ... --resume tidestaff-verify.state               go on after Ctrl-C
 
 Batches are compared by their headers where every copy holds committed offsets; nothing is written,
@@ -140,9 +140,15 @@ def _check(options: Options) -> None:
             "and/or --agents",
             "see 'tidestaff verify --help'",
         )
+    for name in ("command_config", "agents_ca", "agents_token_file") if options.log_dir else ():
+        if getattr(options, name) is not None:
+            raise UsageError(
+                f"tidestaff verify: --{name.replace('_', '-')} says nothing of --log-dir"
+            )
     if options.quick and options.scrub:
         raise UsageError("tidestaff verify: --quick reads no contents, --scrub all of them")
-    if options.rate < 0:
+    # Slower than a byte a second nothing ends; what is no number is not less than anything.
+    if options.rate != 0 and not options.rate >= 1e-6:
         raise UsageError("tidestaff verify: --rate is megabytes a second, 0 for no limit")
 
 
@@ -251,14 +257,14 @@ def _tell(
     from tidestaff.streaming.verify import report  # noqa: PLC0415
 
     results: Sequence[Result] = verification.results
-    interrupted = verification.interrupted
+    interrupted, kept = verification.interrupted, False
     values = [report.value_of(each) for each in sorted(results)]
     if interrupted:
         for each, value in zip(sorted(results), values, strict=True):
             if each.verdict.outcome is Outcome.EQUAL and not each.unread:
                 state.equal[each.partition] = value
         state.done_to = {**state.done_to, **verification.unfinished}
-        state.save(_left_at(options))
+        kept = _kept(state, _left_at(options))
     code = report.exit_code(results) if results or not state.equal else Exit.OK
     code = code if not interrupted else EXIT_INTERRUPTED  # type: ignore[assignment]
     told = report.headline(results, interrupted=interrupted)
@@ -279,6 +285,16 @@ def _tell(
     print(f"{told} ({source.kind}, {seconds:.1f} s)")
     lines = report.text(results, Paint(colour=wants_colour()), everything=options.all)
     print("\n".join(["", *lines]) if lines else "", end="\n" if lines else "")
-    if interrupted:
+    if interrupted and kept:
         print(f"\ngo on with --resume {_left_at(options)}")
     return int(code)
+
+
+def _kept(state: State, path: Path) -> bool:
+    """What was found is told all the same where the state cannot be written."""
+    try:
+        state.save(path)
+    except OSError as error:
+        print(f"tidestaff: {path} cannot be written: {error.strerror}", file=sys.stderr)
+        return False
+    return True

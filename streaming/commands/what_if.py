@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidestaff.consistency.model import TopicPartition
 from tidestaff.streaming.commands.arguments import did_you_mean
-from tidestaff.streaming.commands.exits import CommandError, UsageError
+from tidestaff.streaming.commands.exits import CommandError, Exit, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,6 +38,14 @@ exit codes: 0 safe, 1 risky (one copy left, or wait first), 2 not safe (offline,
 records lost), 3 could not tell
 """
 _QUESTIONS: Final = ("stop", "restart", "reassign", "unclean")
+
+_TAKEN_WITH: Final = {
+    "at": ("scenario", "recording"),
+    "cluster": ("config", "recording"),
+    "command_config": ("bootstrap_server",),
+    "zookeeper": ("bootstrap_server",),
+}
+"""Options that say nothing of other sources: left alone they would be believed."""
 
 
 def configure(parser: CommandParser, _: Sequence[str]) -> None:
@@ -68,8 +76,15 @@ def run(options: Options) -> int:
             pattern = re.compile(options.topics_exclude)
         except re.error as error:
             raise UsageError(f"tidestaff what-if: --topics-exclude: {error}") from None
-        seen.partitions = [o for o in seen.partitions if not pattern.fullmatch(o.topic)]
-    told = _answer(options, seen, plan)
+        left = [o for o in seen.partitions if not pattern.fullmatch(o.topic)]
+        if seen.partitions and not left:
+            raise CommandError(
+                f"--topics-exclude {options.topics_exclude!r} leaves no partition of "
+                f"{len(seen.partitions)}",
+                "give a pattern of the topics that may be lost",
+            )
+        seen.partitions = left
+    told = _as_far_as_known(_answer(options, seen, plan), seen)
     if options.json:
         content = {
             "verdict": told.verdict,
@@ -111,6 +126,16 @@ def _check(options: Options) -> None:
             "--scenario",
             "see 'tidestaff what-if --help'",
         )
+    for name, takers in _TAKEN_WITH.items():
+        if getattr(options, name) is not None and given[0] not in takers:
+            with_ = " or ".join(f"--{each.replace('_', '-')}" for each in takers)
+            raise UsageError(
+                f"tidestaff what-if: --{name.replace('_', '-')} goes with {with_} only"
+            )
+    if options.crash and options.question != "stop":
+        raise UsageError("tidestaff what-if: --crash goes with stop only")
+    if options.scenario is not None and (options.at or 0) < 0:
+        raise UsageError(f"tidestaff what-if: --at: found {options.at}, expected a step, from 0 on")
 
 
 def _seen(options: Options) -> Seen:
@@ -159,13 +184,26 @@ def _answer(options: Options, seen: Seen, plan: Mapping[TopicPartition, tuple[in
         return told.of_stop(found, rejoining, seen.unsettled, voters)
     if options.question == "restart":
         steps = what_if.restart(seen.partitions, _brokers(options.what, seen))
-        return told.of_restart(steps, rejoining, voters)
+        return told.of_restart(steps, rejoining, voters, seen.unsettled)
     if options.question == "reassign":
         live = {b for b, r in seen.registrations.items() if not r.fenced}
-        return told_changes.of_reassign(what_if.reassign(seen.partitions, plan, live))
+        moves = what_if.reassign(seen.partitions, plan, live)
+        return told_changes.of_reassign(moves, seen.unsettled)
     return told_changes.of_unclean(
-        what_if.unclean_on(seen.partitions), what_if.unclean_risk(seen.partitions)
+        what_if.unclean_on(seen.partitions),
+        what_if.unclean_risk(seen.partitions),
+        sum(o.state.leader < 0 and not o.deleting for o in seen.partitions),
+        seen.unsettled,
     )
+
+
+def _as_far_as_known(told: Told, seen: Seen) -> Told:
+    """What is not safe by the defaults is not safe; what is safe by them may not be."""
+    unread = seen.without_settings
+    if not unread or told.code not in (Exit.OK, Exit.WARNING):
+        return told
+    why = f"CANNOT TELL: min ISR and unclean election are not known ({unread[0].reason})"
+    return told._replace(verdict=why, code=Exit.UNKNOWN)
 
 
 def _brokers(text: str, seen: Seen) -> list[int]:
@@ -200,12 +238,11 @@ def _plan(name: str) -> dict[TopicPartition, tuple[int, ...]]:
     """As kafka-reassign-partitions.sh takes it."""
     try:
         content = json.loads(Path(name).read_text(encoding="utf-8"))
-        return {
-            TopicPartition(str(each["topic"]), int(each["partition"])): tuple(
-                int(b) for b in each["replicas"]
-            )
+        moves = [
+            (TopicPartition(str(each["topic"]), _number(each["partition"])), list(each["replicas"]))
             for each in content["partitions"]
-        }
+        ]
+        plan = {partition: tuple(map(_number, replicas)) for partition, replicas in moves}
     except OSError as error:
         raise CommandError(
             f"{name} cannot be read: {error.strerror}",
@@ -216,3 +253,21 @@ def _plan(name: str) -> dict[TopicPartition, tuple[int, ...]]:
             f"{name}: no reassignment, expected "
             '{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}'
         ) from None
+    # What Kafka's own tool refuses.
+    if not plan:
+        raise CommandError(f"{name}: it names no partition")
+    if len(plan) < len(moves):
+        raise CommandError(f"{name}: it names a partition twice")
+    for partition, replicas in plan.items():
+        if not replicas or len(set(replicas)) < len(replicas):
+            found = ",".join(map(str, replicas)) or "none"
+            raise CommandError(
+                f"{name}: replicas of {partition}: found {found}, expected brokers, each once"
+            )
+    return plan
+
+
+def _number(found: object) -> int:
+    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+        raise TypeError(found)
+    return found

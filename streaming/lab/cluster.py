@@ -240,10 +240,9 @@ class Lab:
     ) -> str:
         """What a class of the release's jars prints; with `for_s` what it printed by then, as some
         of Kafka's tools never end. One that may fail tells its errors as well."""
-        command = [*self._java(quiet=True), main_class, *arguments]
         try:
             done = subprocess.run(  # noqa: S603 - our own command
-                command,
+                self.tool_command(main_class, *arguments),
                 capture_output=True,
                 text=True,
                 check=False,
@@ -259,15 +258,19 @@ class Lab:
             raise LabError(f"{main_class} failed with code {done.returncode}:", *said)
         return done.stdout + (done.stderr if done.returncode else "")
 
+    def tool_command(self, main_class: str, *arguments: str) -> list[str]:
+        """For whoever runs a tool himself, and reads what it says while it says it."""
+        return [*self._java(quiet=True), main_class, *arguments]
+
     def topics_tool(self, *arguments: str) -> str:
         """kafka-topics of the release."""
-        by_zookeeper = self.release.topics_by_zookeeper
-        where = (
-            ("--zookeeper", self.zookeeper_connect)
-            if by_zookeeper
-            else ("--bootstrap-server", self.bootstrap)
-        )
-        return self.tool(f"{self.release.tools_package}.TopicCommand", *where, *arguments)
+        return self.tool(*self.topics_arguments(*arguments))
+
+    def topics_arguments(self, *arguments: str) -> tuple[str, ...]:
+        where = ("--bootstrap-server", self.bootstrap)
+        if self.release.topics_by_zookeeper:
+            where = ("--zookeeper", self.zookeeper_connect)
+        return f"{self.release.tools_package}.TopicCommand", *where, *arguments
 
     # -- the inside
 

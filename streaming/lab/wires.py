@@ -122,7 +122,7 @@ class Wires:
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             origin = wire.origin
             if origin is None:
-                origin = self._origin(writer.get_extra_info("peername")[1])
+                origin = self._origin(writer.get_extra_info("peername")[1], wire.listens)
             gate = self._gates.between(frozenset({wire.node, origin}), inner=wire.inner)
             await gate.wait()
             try:
@@ -136,9 +136,9 @@ class Wires:
 
         return await asyncio.start_server(connected, LOOPBACK, wire.listens)
 
-    def _origin(self, port: int) -> int:
+    def _origin(self, port: int, listens: int) -> int:
         """The broker at the other end, or -1 for anybody else."""
-        inode = socket_inode(port)
+        inode = socket_inode(port, listens)
         for broker in self._plan.brokers if inode else ():
             pid = live_pid(self._plan.folder / PIDS / f"{node_name(broker)}.json")
             if pid is not None and owns(pid, inode):
@@ -164,13 +164,16 @@ async def _pass(
             await writer.wait_closed()
 
 
-def socket_inode(local_port: int) -> str:
-    """Of the connection that begins at this port of the machine, or ''."""
+def socket_inode(local_port: int, remote_port: int) -> str:
+    """Of the connection from the one port of this machine to the other, or ''. The first alone does
+    not tell: connections to different places may begin at the same port."""
+    ports = (local_port, remote_port)
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError):
             for line in Path(table).read_text(encoding="ascii").splitlines()[1:]:
                 fields = line.split()
-                if int(fields[1].rpartition(":")[2], 16) == local_port and fields[9] != "0":
+                found = tuple(int(end.rpartition(":")[2], 16) for end in fields[1:3])
+                if found == ports and fields[9] != "0":
                     return fields[9]
     return ""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tidestaff.connectors.agent_answers import MOST_OTHERS
 from tidestaff.connectors.agent_digests import MOST_RANGES, DigestQuestion, Range
 from tidestaff.connectors.errors import ConnectorError
+from tidestaff.consistency.partitions import TopicPartition
 from tidestaff.streaming.commands.exits import CommandError
 from tidestaff.streaming.verify.copies import (
     NO_ANSWER,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from tidestaff.connectors.agent_client import AgentClient
     from tidestaff.connectors.agent_digests import DigestAnswer
     from tidestaff.consistency.batches import BatchMark, RangeDigest
-    from tidestaff.consistency.model import BrokerId, TopicPartition
+    from tidestaff.consistency.model import BrokerId
     from tidestaff.streaming.verify.copies import Asked
 
 _MARKED_AT_ONCE: Final = 200
@@ -111,6 +112,7 @@ class AgentSource:
                 self._silent[broker] = answer.reason
             else:
                 self._add(broker, answer, found)
+                self._add_unread(broker, answer, wanted, found)
         if len(failed) == len(self._urls):
             raise CommandError(failed[0].reason, failed[0].remedy)
         for copies in found.values():
@@ -151,6 +153,22 @@ class AgentSource:
                 mine.unread[broker] = extent
             else:
                 mine.extents.append(extent)
+
+    def _add_unread(
+        self,
+        broker: BrokerId,
+        answer: AgentAnswer,
+        wanted: Callable[[str], bool],
+        found: dict[TopicPartition, PartitionCopies],
+    ) -> None:
+        """Copies that are there and that the agent cannot look into."""
+        for problem in answer.problems:
+            if problem.topic is None or problem.partition is None or not wanted(problem.topic):
+                continue
+            partition = TopicPartition(problem.topic, problem.partition)
+            if partition not in answer.replicas:
+                mine = found.setdefault(partition, PartitionCopies(partition, []))
+                mine.unread.setdefault(broker, problem.reason)
 
     def again(
         self, partitions: Collection[TopicPartition]

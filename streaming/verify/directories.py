@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from tidestaff.connectors.disk_replica import DiskReplica
+    from tidestaff.connectors.log_directories import Disk
     from tidestaff.consistency.batches import BatchMark, RangeDigest
     from tidestaff.consistency.model import BrokerId, TopicPartition
     from tidestaff.streaming.verify.copies import Asked
@@ -65,7 +66,10 @@ class DirectorySource:
             disk = directories.read(None, log_ends=True)
             for replica in disk.replicas.values():
                 if wanted(replica.partition.topic):
-                    self._add(broker, replica, found)
+                    self._add(broker, replica, disk, found)
+            for partition, why in disk.unread.items():
+                if wanted(partition.topic):
+                    _of(partition, found).unread.setdefault(broker, why)
         return [found[partition] for partition in sorted(found)]
 
     def again(
@@ -73,21 +77,28 @@ class DirectorySource:
     ) -> Mapping[TopicPartition, PartitionCopies]:
         found: dict[TopicPartition, PartitionCopies] = {}
         for broker, directories in self._directories.items():
-            for replica in directories.read(partitions, log_ends=True).replicas.values():
-                self._add(broker, replica, found)
+            disk = directories.read(partitions, log_ends=True)
+            for replica in disk.replicas.values():
+                self._add(broker, replica, disk, found)
+            for partition in partitions:
+                if (broker, partition) in self._readers and partition not in disk.replicas:
+                    why = disk.unread.get(partition, "its directory is not there any more")
+                    _of(partition, found).unread.setdefault(broker, why)
         return found
 
     def _add(
         self,
         broker: BrokerId,
         replica: DiskReplica,
+        disk: Disk,
         found: dict[TopicPartition, PartitionCopies],
     ) -> None:
         partition = replica.partition
-        mine = found.setdefault(partition, PartitionCopies(partition, []))
-        extent = extent_of_files(
-            broker, replica, compacted=is_compacted(partition.topic, self._compacted)
-        )
+        mine = _of(partition, found)
+        # Without the file that says how far a cleaner came, one may have been everywhere.
+        unsaid = {each.path for each in disk.directories if each.cleaner_offsets is None}
+        cleaned = replica.log_dir in unsaid or is_compacted(partition.topic, self._compacted)
+        extent = extent_of_files(broker, replica, compacted=cleaned)
         if isinstance(extent, str):
             mine.unread[broker] = extent
         else:
@@ -123,21 +134,43 @@ class DirectorySource:
         """Nothing is held open."""
 
 
+def _of(partition: TopicPartition, found: dict[TopicPartition, PartitionCopies]) -> PartitionCopies:
+    return found.setdefault(partition, PartitionCopies(partition, []))
+
+
 def _by_broker(paths: Sequence[str]) -> dict[BrokerId, list[str]]:
     found: dict[BrokerId, list[str]] = {}
     nameless: list[str] = []
-    for path in dict.fromkeys(paths):
+    by_place: dict[str, str] = {}
+    clusters: dict[str, str] = {}
+    for path in paths:
+        by_place.setdefault(os.path.realpath(path), path)
+    for path in by_place.values():
         disk = LogDirectories([path], _now_ms).read(frozenset(), log_ends=False)
         (directory,) = disk.directories
-        if not directory.online:
+        unread = [each for each in disk.problems if each.place == path]
+        if not directory.online or unread:
             raise CommandError(
                 f"{path}: {disk.problems[0].reason if disk.problems else 'cannot be read'}",
                 "give log directories of brokers, as in log.dirs, one --log-dir for each",
             )
         broker = None if directory.meta is None else directory.meta.broker
+        if directory.meta is None and not directory.partitions:
+            raise CommandError(
+                f"{path}: neither meta.properties nor a partition is there",
+                "give log directories of brokers, as in log.dirs, one --log-dir for each",
+            )
+        if directory.meta is not None and directory.meta.cluster_id is not None:
+            clusters.setdefault(directory.meta.cluster_id, path)
         nameless += [path] if broker is None else []
         if broker is not None:
             found.setdefault(broker, []).append(path)
+    if len(clusters) > 1:
+        named = ", ".join(f"{path} ({each})" for each, path in clusters.items())
+        raise CommandError(
+            f"these are of different clusters, by their meta.properties: {named}",
+            "give log directories of one cluster",
+        )
     for path in nameless:
         number = next(n for n in range(1, len(paths) + 1) if n not in found)
         found[number] = [path]

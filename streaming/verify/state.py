@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-VERSION: Final = 2
+VERSION: Final = 3
+"""Up to 2 some ranges below the latest log start were taken as compared."""
 DEFAULT_NAME: Final = "tidestaff-verify.state"
 
 
@@ -62,7 +63,12 @@ def load(path: Path, about: Mapping[str, Any]) -> State:
         raise CommandError(
             f"{path}: found no state of a verification", "leave out --resume to begin anew"
         ) from None
-    if version != VERSION or found.about != dict(about):
+    if version != VERSION:
+        raise CommandError(
+            f"{path}: another release left it (version {version}, this one's is {VERSION})",
+            "leave out --resume to begin anew",
+        )
+    if found.about != dict(about):
         raise CommandError(
             f"{path}: it belongs to another verification: {found.about}",
             "give the same sources, topics and depth, or leave out --resume to begin anew",

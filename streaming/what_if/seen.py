@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from tidestaff.connectors.broker_settings import TOPIC_SETTINGS
 from tidestaff.consistency.model import (
     Bracket,
     ClusterObservation,
@@ -61,6 +62,18 @@ class Seen:
             if o.bracket is Bracket.STRADDLED
         ]
 
+    @property
+    def without_settings(self) -> list[HealthObservation]:
+        """Because of these min ISR and unclean election are not known of some partitions, and the
+        defaults of the version stand in for them."""
+        topics = {o.topic for o in self.partitions}
+        return [
+            each
+            for each in self.problems
+            if each.place.startswith(TOPIC_SETTINGS)
+            and (each.topic is None or each.topic in topics)
+        ]
+
 
 def of_observations(source: str, rounds: Iterable[Iterable[Observation]]) -> Seen:
     """The newest of everything, and the one before."""
@@ -109,6 +122,11 @@ def live(cluster: Cluster) -> Seen:
             collector.close()
     seen.voters = getattr(collector, "voters", ())
     seen.silent_voters = getattr(collector, "silent_voters", ())
+    return _not_only_problems(seen)
+
+
+def _not_only_problems(seen: Seen) -> Seen:
+    """Where nothing could be read nothing is safe."""
     if not seen.partitions and seen.problems:
         raise CommandError(seen.problems[0].reason, seen.problems[0].remedy)
     return seen
@@ -134,7 +152,8 @@ def recorded(folder: Path, at_ms: int | None, cluster: str | None) -> Seen:
     """What a recording shows at a moment, or at its end."""
     from tidestaff.streaming.what_if.recording import newest_of  # noqa: PLC0415 - slow
 
-    return of_observations(f"recording {folder}", newest_of(folder, at_ms, cluster))
+    found = of_observations(f"recording {folder}", newest_of(folder, at_ms, cluster))
+    return _not_only_problems(found)
 
 
 def played(name: str, at: int | None) -> Seen:

@@ -263,7 +263,13 @@ def of_restart(
     plan: RestartPlan,
     rejoining: Rejoining,
     voters: Voters = Voters(),  # noqa: B008 - it never changes
+    unsettled: Sequence[TopicPartition] = (),
 ) -> Told:
+    """As `of_stop`, for each of them: what it calls risky or cannot tell is not safe here."""
+    now = [step.as_it_is for step in plan.steps]
+    unknown = {c.name for each in now for c in each.unknown}
+    moving = {c.name for each in now for c in each.changes} & set(unsettled)
+    few = {c.name for each in now for c in each.one_copy_left}
     electing = [s.broker for s in plan.steps if s.broker in voters.listed]
     starved = sorted(broker for broker in electing if voters.is_lost([broker]))
     blocked, waits = plan.blocked, [s for s in plan.steps if s.safe and not s.as_it_is.safe]
@@ -281,6 +287,13 @@ def of_restart(
             f"({counted(len(voters.listed), 'voter')})"
         )
         code = Exit.CRITICAL
+    elif unknown:
+        verdict = f"CANNOT TELL: of {counted(len(unknown), 'partition')} not all could be read"
+        code = Exit.UNKNOWN
+    elif moving:
+        changed = counted(len(moving), "partition")
+        verdict = f"CANNOT TELL: {changed} changed while being read: ask again"
+        code = Exit.UNKNOWN
     elif starved:
         silent = ", ".join(map(str, voters.silent))
         verdict = (
@@ -292,6 +305,12 @@ def of_restart(
         verdict = (
             f"WAIT: a restart of {brokers_named(s.broker for s in plan.steps)} is safe one by one, "
             f"but {brokers_named(s.broker for s in waits)} must wait for replicas to be in sync"
+        )
+        code = Exit.WARNING
+    elif few:
+        verdict = (
+            f"RISKY: {counted(len(few), 'partition')} would have one in-sync copy left in the "
+            "meantime"
         )
         code = Exit.WARNING
     else:
@@ -327,6 +346,7 @@ def of_restart(
         ],
         "silent_voters": sorted(voters.silent),
         "quorum_lost_without": starved,
+        "unsettled": sorted(map(str, moving)),
         **_rejoining_value(rejoining),
     }
     return Told(verdict, [*lines, *_behind_lines(rejoining.behind)], value, code)

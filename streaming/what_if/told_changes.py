@@ -11,12 +11,16 @@ from tidestaff.streaming.what_if.told import MOST_LINES, Told, brokers_named
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from tidestaff.consistency.model import TopicPartition
     from tidestaff.consistency.what_if import Move, StopForecast, UncleanElection
 
 
-def of_reassign(moves: Sequence[Move]) -> Told:
+def of_reassign(moves: Sequence[Move], unsettled: Sequence[TopicPartition] = ()) -> Told:
+    """`unsettled` partitions changed while they were read."""
+    moving = {m.name for m in moves} & set(unsettled)
     stuck = [m for m in moves if m.away or m.unknown]
     under = [m for m in moves if m.under_min_isr]
+    unread = [m for m in moves if m.adding and m.records_to_copy is None]
     moved = [m for m in moves if m.leader_after != m.leader_before]
     records = sum(m.records_to_copy or 0 for m in moves)
     if stuck:
@@ -25,6 +29,12 @@ def of_reassign(moves: Sequence[Move]) -> Told:
     elif under:
         verdict = f"NOT SAFE: {counted(len(under), 'partition')} would end under min ISR"
         code = Exit.CRITICAL
+    elif moving:
+        verdict, code = _changed(len(moving)), Exit.UNKNOWN
+    elif unread:
+        leaders = counted(len(unread), "partition")
+        verdict = f"CANNOT TELL: the leader's log of {leaders} could not be read"
+        code = Exit.UNKNOWN
     else:
         verdict = (
             f"SAFE: {counted(len(moves), 'partition')}, {records} records to copy, "
@@ -53,7 +63,13 @@ def of_reassign(moves: Sequence[Move]) -> Told:
     return Told(verdict, lines, {"partitions": values}, code)
 
 
-def of_unclean(found: Sequence[UncleanElection], risks: StopForecast | None) -> Told:
+def of_unclean(
+    found: Sequence[UncleanElection],
+    risks: StopForecast | None,
+    leaderless: int = 0,
+    unsettled: Sequence[TopicPartition] = (),
+) -> Told:
+    """`leaderless`: partitions without a leader, those that get none with it as well."""
     losing = [e for e in found if e.lost is not None or e.lost_at_least]
     if found:
         records = sum(e.lost.end - e.lost.start for e in found if e.lost)
@@ -63,6 +79,14 @@ def of_unclean(found: Sequence[UncleanElection], risks: StopForecast | None) -> 
             f"lose {least}{counted(records, 'committed record')}"
         )
         code = Exit.CRITICAL if losing else Exit.WARNING
+    elif unsettled:
+        verdict, code = _changed(len(unsettled)), Exit.UNKNOWN
+    elif leaderless:
+        verdict = (
+            f"RISKY: nobody is there to lead {counted(leaderless, 'partition')} without a leader; "
+            "whoever is back first would"
+        )
+        code = Exit.WARNING
     elif risks is not None and risks.losing:
         names = counted(len(risks.losing), "partition")
         verdict = f"RISKY: nothing is offline now, but {names} would lose records at a next failure"
@@ -91,6 +115,10 @@ def of_unclean(found: Sequence[UncleanElection], risks: StopForecast | None) -> 
         ]
     }
     return Told(verdict, lines, value, code)
+
+
+def _changed(partitions: int) -> str:
+    return f"CANNOT TELL: {counted(partitions, 'partition')} changed while being read: ask again"
 
 
 def _listed(brokers: Iterable[int]) -> str:

@@ -761,21 +761,22 @@ def test_a_round_that_saw_nothing_ends_no_problem() -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "operation"),
+    "where",
     [
-        pytest.param("error", "Describe", id="describe"),
-        pytest.param("fetch_error", "Read", id="read"),
+        pytest.param("error", id="neither-offsets-nor-records"),
+        pytest.param("fetch_error", id="offsets-but-no-records"),
     ],
 )
-def test_a_refused_topic_names_the_missing_acl_at_once(where: str, operation: str) -> None:
+def test_a_refused_topic_names_the_missing_acl_at_once(where: str) -> None:
+    """Who granted Describe, where nothing is allowed, would be told of Read next."""
     cluster = FakeCluster.with_topic()
     for replica in cluster.replicas.values():
         setattr(replica, where, TOPIC_AUTHORIZATION_FAILED)
     (told,) = health(Watched(cluster).round())
     assert told.problem is ProblemKind.UNREADABLE
     assert (told.place, told.topic) == ("topic orders", "orders")
-    assert f"ACL {operation} on topic orders is missing" in told.reason
-    assert f"--operation {operation} --topic orders" in told.remedy
+    assert "ACL Read on topic orders is missing" in told.reason
+    assert "--operation Read --topic orders" in told.remedy
 
 
 def test_refused_settings_name_the_missing_acl_and_defaults_count() -> None:

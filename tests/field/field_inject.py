@@ -14,9 +14,10 @@ from tidestaff.consistency.rules import Timing
 from tidestaff.streaming.lab.plan import LOOPBACK, free_ports
 from tidestaff.streaming.lab.processes import Processes
 
-from tests.field import field_disks
+from tests.field import field_beside, field_disks, field_report
+from tests.field.field_beside import Beside
+from tests.field.field_lawful import Since, at_once
 from tests.field.field_report import Row
-from tests.field.field_tools import said_by_tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,11 +33,15 @@ TIMING: Final = Timing(session_timeout_ms=SESSION_S * 1_000)
 CACHE_LAG_MS: Final = 10_000
 ROUNDS: Final = 3
 """Two rounds and one batch; a watch judges every round by itself."""
+EARLY_S: Final = 1.0
+"""A round bears the time of its beginning, and may read what is put in while it is under way: the
+clocks of monitor and test differ by a round at the most."""
 
 
 class Fault(NamedTuple):
-    """`where` is part of the alert's subject; `first` the first offset it must name. Before
-    `needs_s` are over there is nothing to see: a session must end, say."""
+    """`where` is part of the alert's subject; `first` the first offset it must name. Before `begun`
+    there is nothing to see: a session must end first, say; `needs_s` is about how long it takes.
+    Kafka's tools are asked about `topic`."""
 
     name: str
     code: str
@@ -45,9 +50,40 @@ class Fault(NamedTuple):
     broker: int | None = None
     first: int | None = None
     mend: Callable[[], object] = lambda: None
+    topic: str = ""
+    begun: Callable[[], bool] = at_once
     needs_s: float = 0.0
     why: str = ""
-    topic: str = ""
+
+
+class Times(NamedTuple):
+    """Seconds from the injection to the alert, and to the end of what may be lawful; and the rounds
+    that were judged between that end and the alert, its own one counted."""
+
+    took_s: float
+    lawful_s: float
+    rounds: int
+    found: bool = True
+
+    @property
+    def in_time(self) -> bool:
+        return self.found and self.rounds <= ROUNDS and not self.too_early
+
+    @property
+    def too_early(self) -> bool:
+        """Told while it may have been lawful. Without a grace there is no such time: then it may be
+        told while a fault is still being put in."""
+        return self.found and self.took_s < self.lawful_s - EARLY_S and self.lawful_s > EARLY_S
+
+    def figures(self) -> dict[str, str]:
+        names = field_report.FIGURES["injected"]
+        if not self.found:
+            none = ("not found", f"{self.lawful_s:.1f}", "-", "-", "**no**")
+            return dict(zip(names, none, strict=True))
+        late_s = self.took_s - self.lawful_s
+        told = "yes" if self.in_time else "**too early**" if self.too_early else "**no**"
+        numbers = (f"{self.took_s:.1f}", f"{self.lawful_s:.1f}", f"{late_s:.1f}", f"{self.rounds}")
+        return dict(zip(names, (*numbers, told), strict=True))
 
 
 @contextmanager
@@ -124,6 +160,14 @@ class Injected:
             )
 
     def _expect(self, fault: Fault) -> None:
+        if not self._beside:
+            self._find(fault, None)
+            return
+        with Beside(self.lab, [fault.topic]) as tools:
+            found, took_s = self._find(fault, tools)
+            self._compare(fault, found, took_s, tools.end(field_beside.AT_LEAST_S))
+
+    def _find(self, fault: Fault, tools: Beside | None) -> tuple[Alert | None, float]:
         before = set(self.watch.alerts)
 
         def mine(alert: Alert) -> bool:
@@ -136,56 +180,71 @@ class Injected:
             )
 
         fault.put_in()
-        # A finding of the round that is under way counts as one of the first.
-        put_in, at = self.watch.rounds, time.monotonic() - self.watch.began
+        at_s = time.monotonic() - self.watch.began
+        if tools is not None:
+            tools.begin()
         grace = self._grace(fault.code)
         waits_s = grace.ms(TIMING) / 1_000 + fault.needs_s
-        self.watch.wait_until(lambda: any(map(mine, self.watch.alerts)), waits_s + 60, must=False)
+        with Since(fault.begun) as since:
+            self.watch.wait_until(
+                lambda: any(map(mine, self.watch.alerts)), waits_s + 60, must=False
+            )
         new = [alert for alert in self.watch.alerts if alert not in before]
         found = next((alert for alert in new if mine(alert)), None)
-        a_round = sum(self.watch.took[-5:]) / max(1, len(self.watch.took[-5:]))
-        took = found.at_s - at if found else time.monotonic() - self.watch.began - at
-        rounds = (found.round if found else self.watch.rounds) - put_in
-        in_time = rounds <= max(ROUNDS, grace.samples + 1) or (
-            waits_s > 0 and took <= waits_s + ROUNDS * max(1.0, a_round)
-        )
+        # A state that never came about, by the test's own clock, cannot have been found.
+        begun_s = fault.needs_s if since.at_s is None else since.at_s
+        times = self._times(found, at_s, begun_s + grace.ms(TIMING) / 1_000)
         told = ", ".join(dict.fromkeys(str(alert) for alert in new)) or "nothing"
-        wanted = f"{fault.code} {BY_CODE[fault.code].name} {fault.where}"
-        wanted += "" if fault.broker is None else f", broker {fault.broker}"
-        wanted += "" if fault.first is None else f", from offset {fault.first} on"
-        wanted += _by_when(fault, grace)
+        clock = "" if since.at_s is not None else "; the test itself did not see the state begin"
         self.keep(
             Row(
                 "injected",
                 fault.name,
                 str(self.kind),
-                wanted,
-                f"{'found' if found else 'not found'} {took:.1f} s, {rounds} rounds after; "
-                f"told in all: {told}",
-                found is not None and in_time,
-                max(took, 0.0),
+                _wanted(fault, grace),
+                f"{'found' if found else 'not found'}; told in all: {told}{clock}",
+                times.in_time and since.at_s is not None,
+                max(times.took_s, 0.0),
+                figures=times.figures(),
             )
         )
-        if self._beside:
-            self._ask_tools(fault, found, took)
+        return found, times.took_s
 
-    def _ask_tools(self, fault: Fault, found: Alert | None, took: float) -> None:
-        """After the monitor, so that they have had more time than it."""
-        topics = [fault.topic] if fault.topic else []
-        tools = said_by_tools(self.lab, *topics)
-        alert = f"{found} after {took:.1f} s" if found else "nothing"
-        said = "<br>".join(f"{tool}: {text or '(nothing)'}" for tool, text in tools.items())
-        expected = "who names it"
-        seen = f"Tidestaff: {alert}<br>{said}"
-        holds = found is not None
-        self.keep(Row("tools", fault.name, str(self.kind), expected, seen, holds, 0))
+    def _times(self, found: Alert | None, at_s: float, lawful_s: float) -> Times:
+        """A finding of the round that is under way at that moment counts as one of the first."""
+        before = sum(judged <= at_s + lawful_s for judged in self.watch.judged)
+        if found is None:
+            took_s = time.monotonic() - self.watch.began - at_s
+            return Times(took_s, lawful_s, self.watch.rounds - before, found=False)
+        # Where there is no grace it may be found while the fault is still being put in.
+        return Times(found.at_s - at_s, lawful_s, found.round - before)
+
+    def _compare(
+        self, fault: Fault, found: Alert | None, took_s: float, tools: list[field_beside.Asked]
+    ) -> None:
+        mine = f"{took_s:.1f} s" if found else f"nothing in {took_s:.0f} s"
+        self.keep(
+            Row(
+                "tools",
+                fault.name,
+                str(self.kind),
+                "who names it, and when",
+                f"Tidestaff: {found or '(nothing)'}<br>{field_beside.words(tools)}",
+                found is not None,
+                0,
+                figures=field_beside.figures(mine, tools),
+            )
+        )
 
 
-def _by_when(fault: Fault, grace: Grace) -> str:
+def _wanted(fault: Fault, grace: Grace) -> str:
+    wanted = f"{fault.code} {BY_CODE[fault.code].name} {fault.where}"
+    wanted += "" if fault.broker is None else f", broker {fault.broker}"
+    wanted += "" if fault.first is None else f", from offset {fault.first} on"
     fixed_s = grace.ms(TIMING) / 1_000
-    parts = [f"within {max(ROUNDS, grace.samples + 1)} rounds"]
-    if fault.needs_s:
-        parts.append(f"after {fault.needs_s:.0f} s: {fault.why}")
+    parts = [f"within {ROUNDS - 1} rounds and a batch"]
+    if fault.why:
+        parts.append(f"after {fault.why}")
     if fixed_s:
         parts.append(f"and a lawful grace of {fixed_s:.0f} s")
-    return "; " + ", ".join(parts)
+    return f"{wanted}; {', '.join(parts)}"

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from tidestaff.consistency.checkpoint_files import encode_leader_epochs, parse_leader_epochs
 from tidestaff.consistency.model import EpochEntry
 
-from tests.field import field_contents, field_disks
+from tests.field import field_acls, field_contents, field_disks
 from tests.field.field_inject import SESSION_S, Fault, Injected, agents_of
+from tests.field.field_lawful import fenced_by_a_controller
 from tests.field.field_seeds import zookeeper_of
 from tests.field.field_watch import Watch
 from tests.field.lab import Kind, running
-from tests.field.secured import PASSWORD, USER, Acl, secured
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
     from tests.field.field_report import Keep
@@ -34,12 +35,11 @@ SETTINGS: Final = {
 }
 EPOCHS: Final = "leader-epoch-checkpoint"
 MISSED: Final = 2
-BESIDE: Final = Kind("3.9.1", "zookeeper")
+BESIDE: Final = (Kind("3.9.1", "zookeeper"), Kind("4.1.1", "kraft"))
 """Where Kafka's own tools are asked about each fault as well."""
-SECURED: Final = (Kind("3.9.1", "kraft"), Kind("4.1.1", "kraft"))
-"""Releases that have the authorizer of KRaft. That of ZooKeeper is another class, and not tried."""
-BACKOFF_MS: Final = 5_000
-"""Who is silent is asked at least so often: five rounds, as by default."""
+BACKOFF_MS: Final = 1_000
+"""Who is silent is asked in every round. That a registration is stale (REG001) is told when its
+broker is asked again, so this is part of how late that may be; 30 s by default."""
 
 
 def play(folder: Path, kind: Kind, keep: Keep, parts: Collection[str] = ()) -> None:
@@ -48,7 +48,7 @@ def play(folder: Path, kind: Kind, keep: Keep, parts: Collection[str] = ()) -> N
     if wanted != ["acl"]:
         _on_one_cluster(folder, kind, keep, [part for part in wanted if part != "acl"])
     if "acl" in wanted:
-        _acl(folder / "secured", kind, keep)
+        field_acls.play(folder / "secured", kind, keep)
 
 
 def _on_one_cluster(folder: Path, kind: Kind, keep: Keep, wanted: Collection[str]) -> None:
@@ -64,7 +64,7 @@ def _on_one_cluster(folder: Path, kind: Kind, keep: Keep, wanted: Collection[str
             **field_contents.COMPARED,
         ) as watch,
     ):
-        injected = Injected(lab, watch, kind, keep, beside=kind == BESIDE)
+        injected = Injected(lab, watch, kind, keep, beside=kind in BESIDE)
         for part in wanted:
             if part == "disk":
                 _disk_full(injected, small)
@@ -83,7 +83,9 @@ def _parts_of(kind: Kind) -> list[str]:
         *(["disk"] if version >= (1, 0) else []),
         *(["znodes"] if kind.mode == "zookeeper" else []),
         "brokers",
-        *(["acl"] if kind in SECURED else []),
+        # 0.10.2 answers for a topic that may not be described as if there were none, and logs no
+        # refusal: neither half can be shown there (docs/permissions.md).
+        *(["acl"] if version >= (0, 11) else []),
     ]
 
 
@@ -265,16 +267,19 @@ def _forge(injected: Injected, zookeeper: Any) -> None:
             topic="forged-epoch",
         )
     )
+    injected.topic("stale")
     path = "/brokers/ids/2"
 
     def register() -> None:
-        """A node that no session holds, of a broker that is gone."""
+        """A node that no session holds, of a broker that is gone. The monitor has seen that it is
+        gone: it does not count from its death on."""
         data = zookeeper.get(path)[0]
         lab.kill(2)
         until = time.monotonic() + 60
         while zookeeper.exists(path) is not None:
             assert time.monotonic() < until, "the registration does not go"
             time.sleep(0.2)
+        injected.watch.wait_rounds(1)
         zookeeper.create(path, data)
 
     def deregister() -> None:
@@ -282,7 +287,8 @@ def _forge(injected: Injected, zookeeper: Any) -> None:
         lab.start(2)
         lab.clients.until("forged-epoch", lambda seen: seen[0].leader > 0)
 
-    injected.expect(Fault("stale registration", "REG001", "cluster", register, 2, mend=deregister))
+    name = "stale registration"
+    injected.expect(Fault(name, "REG001", "cluster", register, 2, mend=deregister, topic="stale"))
 
 
 def _move_controller(injected: Injected) -> None:
@@ -303,81 +309,73 @@ def _brokers(injected: Injected) -> None:
         lab.resume(1)
         back()
 
-    def heal() -> None:
-        lab.heal()
-        back()
-
     def restart() -> None:
         time.sleep(SESSION_S)
         lab.start(3)
         back()
 
     injected.expect(
-        Fault("SIGSTOP on a leader", "SRC001", "broker 1", lambda: lab.pause(1), 1, mend=resume)
+        Fault(
+            "SIGSTOP on a leader",
+            "SRC001",
+            "broker 1",
+            lambda: lab.pause(1),
+            1,
+            mend=resume,
+            topic="brokers",
+        )
     )
-    # Whoever leads now: the one that was stopped may have lost the lead by that.
-    (seen,) = lab.clients.describe("brokers")
-    away = {0} if injected.kind.mode == "zookeeper" else {1, 2, 3} - {seen.leader}
-
-    def cut_off() -> None:
-        for node in away:
-            lab.cut(seen.leader, node)
-
+    _zombie(injected)
+    back()
     injected.expect(
         Fault(
-            "a leader that has lost ZooKeeper, or its controller, and goes on (zombie)",
-            "REG002",
-            "cluster",
-            cut_off,
-            seen.leader,
-            mend=heal,
-            needs_s=SESSION_S,
-            why="its session",
+            "a broker unreachable",
+            "SRC001",
+            "broker 3",
+            lambda: lab.kill(3),
+            3,
+            mend=restart,
+            topic="brokers",
         )
-    )
-    injected.expect(
-        Fault("a broker unreachable", "SRC001", "broker 3", lambda: lab.kill(3), 3, mend=restart)
     )
 
 
-def _acl(folder: Path, kind: Kind, keep: Keep) -> None:
-    with secured(folder, kind.version) as lab:
-        lab.lab.clients.create_topic("secret")
-        lab.lab.clients.create_topic("open")
-        lab.lab.clients.produce("secret", [b"a record"] * 20)
-        mine = [
-            Acl("Describe", "cluster", "kafka-cluster"),
-            Acl("DescribeConfigs", "cluster", "kafka-cluster"),
-            Acl("DescribeConfigs", "topic", "*"),
-            *(Acl("Read", "topic", name) for name in ("secret", "open")),
-        ]
-        lab.allow(*mine)
-        file = folder / "client.properties"
-        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
-        password = PASSWORD.replace('"', '\\\\"')
-        file.write_text(
-            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n"
-            f'sasl.jaas.config={module} required username="{USER}" password="{password}";\n',
-            encoding="utf-8",
-        )
-        options: dict[str, Any] = {
-            "bootstrap_servers": lab.listeners["SASL"],
-            "command_config": str(file),
-            "log_dirs_refresh_ms": 1,
-            "missed_rounds": MISSED,
-        }
-        with Watch(lab.lab, **options) as watch:
-            injected = Injected(lab.lab, watch, kind, keep)
-            watch.wait_until(lambda: watch.partition("secret") is not None)
-            watch.wait_rounds(2)
-            injected.expect(
-                Fault(
-                    "ACL taken away: Read on a topic",
-                    "SRC002",
-                    "topic secret",
-                    lambda: lab.take_away(Acl("Read", "topic", "secret")),
-                )
+def _zombie(injected: Injected) -> None:
+    """Whoever leads now: the one that was stopped before may have lost the lead by that."""
+    lab = injected.lab
+    (seen,) = lab.clients.describe("brokers")
+    leader = seen.leader
+
+    def cut_off() -> None:
+        away = {0} if injected.kind.mode == "zookeeper" else {*lab.brokers} - {leader}
+        for node in away:
+            lab.cut(leader, node)
+
+    with _session_ended(injected, leader) as ended:
+        injected.expect(
+            Fault(
+                "a leader that has lost ZooKeeper, or its controller, and goes on (zombie)",
+                "REG002",
+                "cluster",
+                cut_off,
+                leader,
+                mend=lab.heal,
+                topic="brokers",
+                begun=ended,
+                needs_s=SESSION_S,
+                why="the end of its session",
             )
+        )
+
+
+@contextmanager
+def _session_ended(injected: Injected, broker: int) -> Iterator[Callable[[], bool]]:
+    """Whether ZooKeeper, or the controller, has given the broker up."""
+    if injected.kind.mode != "zookeeper":
+        yield fenced_by_a_controller(injected.lab, broker)
+        return
+    with zookeeper_of(injected.lab) as zookeeper:
+        yield lambda: zookeeper.exists(f"/brokers/ids/{broker}") is None
 
 
 PARTS: Final[dict[str, Callable[[Injected], None]]] = {

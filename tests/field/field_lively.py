@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidestaff.streaming.lab.errors import LabError
 
-from tests.field.field_tools import said_by_tools
+from tests.field.field_beside import AT_LEAST_S, Beside
 from tests.field.field_watch import Watch
 from tests.field.lab import running
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.field.field_beside import Asked
     from tests.field.field_watch import Alert
     from tests.field.lab import Kind, Lab
 
@@ -54,7 +55,7 @@ class Outcome(NamedTuple):
     refused: int
     rounds: int
     alerts: list[Alert]
-    tools: dict[str, str]
+    tools: list[Asked]
     took_s: float
 
     @property
@@ -138,7 +139,10 @@ def play(folder: Path, kind: Kind, *, minutes: float = 30, restarts: int = 2) ->
             time.sleep(alone_s)
             done.append(f"{alone_s:.0f} s of load alone, with retention and unequal compaction")
             watch.wait_rounds(3)
-            tools = said_by_tools(lab, COMPACTED, ORDERS)
+            # All brokers are up: whatever the tools find now is false.
+            with Beside(lab, [COMPACTED, ORDERS], lag_counts=False, any_topic=True) as beside:
+                beside.begin()
+                tools = beside.end(AT_LEAST_S)
             return Outcome(
                 kind,
                 done,

@@ -89,6 +89,8 @@ class Watch(threading.Thread):
         self._shown: dict[Alert, tuple[Observation, ...]] = {}
         self.began = time.monotonic()
         self.took: list[float] = []
+        self.judged: list[float] = []
+        """When each round had been judged, in seconds since the beginning."""
         self.rounds = 0
         self.failure: BaseException | None = None
 
@@ -132,6 +134,7 @@ class Watch(threading.Thread):
                 self._keep("/".join(key), verdicts.violated)
             self._last = seen
             self.rounds += 1
+            self.judged.append(time.monotonic() - self.began)
             self._lock.notify_all()
 
     def _keep(self, place: str, violated: tuple[Violated, ...]) -> None:

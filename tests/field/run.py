@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.field import (
+    field_beside,
     field_cost,
     field_injected,
     field_kip101,
@@ -217,11 +218,18 @@ def lively(folder: Path, options: argparse.Namespace, keep: Keep) -> None:
                 "healthy but lively, under load: who cries wolf",
                 str(kind),
                 "Tidestaff says nothing; what Kafka's own tools say",
-                f"Tidestaff: {listed(wrong)}<br>" + _said(outcome.tools),
+                f"Tidestaff: {listed(wrong)}<br>{field_beside.words(outcome.tools)}",
                 not wrong,
                 0,
+                figures=field_beside.figures(_false_of(outcome), outcome.tools),
             )
         )
+
+
+def _false_of(outcome: field_lively.Outcome) -> str:
+    if outcome.false:
+        return f"{min(alert.at_s for alert in outcome.false):.1f} s"
+    return f"nothing in {outcome.took_s:.0f} s ({outcome.rounds} rounds)"
 
 
 def cost(folder: Path, options: argparse.Namespace, keep: Keep) -> None:

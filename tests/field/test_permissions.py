@@ -1,5 +1,6 @@
-"""A real broker with an authorizer: every way to log in by ordinary client properties, and the ACLs
-of docs/permissions.md, which suffice, and of which each is needed."""
+"""Real brokers with an authorizer, that of KRaft and that of ZooKeeper clusters: every way to log
+in by ordinary client properties, and the rights of docs/permissions.md, which suffice, and of which
+each is needed."""
 
 from __future__ import annotations
 
@@ -18,12 +19,14 @@ from tidestaff.connectors.errors import (
 )
 from tidestaff.connectors.publishing import Record
 from tidestaff.consistency.model import HealthObservation, PartitionObservation, ProblemKind
-from tidestaff.streaming.jars import JarError, jars
-from tidestaff.streaming.lab.releases import release_of
+from tidestaff.streaming.lab.releases import KRAFT, ZOOKEEPER
 from tidestaff.streaming.settings import Cluster
 from tidestaff.streaming.sources.collecting import collector_of
 
-from tests.field.secured import PASSWORD, USER, VERSION, Acl, secured
+from tests.connectors.test_zookeeper import znodes_of_the_page
+from tests.field.lab import need_jars
+from tests.field.secured import PASSWORD, SCRAM, VERSION, Acl, needed, secured, write_properties
+from tests.field.secured_settings import USER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,27 +43,50 @@ pytestmark = [
 ]
 
 TOPIC, RECORDS = "orders", 10
-NEEDED = (
-    Acl("Describe", "cluster", "kafka-cluster"),
-    Acl("DescribeConfigs", "cluster", "kafka-cluster"),
-    Acl("Read", "topic", "*"),
-    Acl("DescribeConfigs", "topic", "*"),
-)
+NEEDED = needed(VERSION)
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "permissions.md"
-MODULES = "org.apache.kafka.common.security"
-SCRAM = (
-    f"{MODULES}.scram.ScramLoginModule required "
-    f'username="{USER}" password="{PASSWORD.replace(chr(34), chr(92) + chr(34))}";'
+KEPT_BY_BROKERS = "/config/brokers"
+"""The one of the page's znodes that Kafka itself keeps from everybody but brokers."""
+
+on_kraft = pytest.mark.parametrize("lab", ["kraft"], indirect=True)
+on_zookeeper = pytest.mark.parametrize("lab", ["zookeeper"], indirect=True)
+on_each = pytest.mark.parametrize(
+    ("lab", "metadata"),
+    [
+        pytest.param("kraft", "brokers", id="kraft"),
+        pytest.param("zookeeper", "brokers", id="zookeeper-by-brokers"),
+        pytest.param("zookeeper", "zookeeper", id="zookeeper"),
+    ],
+    indirect=["lab"],
 )
+"""Kinds of clusters, and who is asked for the metadata."""
+
+
+@pytest.fixture
+def lab(request: pytest.FixtureRequest) -> SecuredLab:
+    found: SecuredLab = request.getfixturevalue(request.param)
+    return found
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredLab]:
-    try:
-        jars(release_of(VERSION).lock)
-    except JarError as error:
-        pytest.skip(f"the jars of Kafka {VERSION} cannot be had: {error}")
-    with secured(tmp_path_factory.mktemp("secured")) as found:
+def kraft(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredLab]:
+    with _with_a_topic(tmp_path_factory.mktemp("kraft"), KRAFT) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredLab]:
+    with _with_a_topic(tmp_path_factory.mktemp("zookeeper"), ZOOKEEPER) as found:
+        # Kafka has made it for brokers alone, with zookeeper.set.acl.
+        assert found.znodes()[KEPT_BY_BROKERS] is False
+        found.let_read({KEPT_BY_BROKERS: True})
+        yield found
+
+
+@contextmanager
+def _with_a_topic(folder: Path, mode: str) -> Iterator[SecuredLab]:
+    need_jars(VERSION)
+    with secured(folder, VERSION, mode) as found:
         found.lab.clients.create_topic(TOPIC)
         found.lab.clients.produce(TOPIC, [b"a record"] * RECORDS)
         found.allow(*NEEDED)
@@ -70,12 +96,18 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredLab]:
 
 @contextmanager
 def collecting(
-    lab: SecuredLab, listener: str, lines: dict[str, str], tmp_path: Path, **options: Any
+    lab: SecuredLab,
+    listener: str,
+    lines: dict[str, str],
+    tmp_path: Path,
+    metadata: str = "brokers",
+    **options: Any,
 ) -> Iterator[BrokerConnector]:
-    """With the properties in a file, as people have them."""
+    """With the properties in a file, as people have them; of ZooKeeper one asks as nobody."""
     file = tmp_path / "client.properties"
-    escaped = {name: value.replace("\\", "\\\\") for name, value in lines.items()}
-    file.write_text("".join(f"{name}={value}\n" for name, value in escaped.items()))
+    write_properties(file, lines)
+    if metadata == "zookeeper":
+        options["zookeeper_connect"] = lab.lab.zookeeper_connect
     source = {
         "type": "direct",
         "collector": "brokers",
@@ -99,52 +131,16 @@ def collecting(
         collector.close()
 
 
-def properties(lab: SecuredLab, way: str) -> tuple[str, dict[str, str]]:
-    """The listener, and what to say to it."""
-    folder = lab.folder
-    sasl = {"security.protocol": "SASL_PLAINTEXT"}
-    tls = {
-        "security.protocol": "SSL",
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(folder / "ca.pem"),
-    }
-    oauth = f"{MODULES}.oauthbearer.OAuthBearerLoginModule required"
-    return {
-        "scram": (
-            "SASL",
-            {**sasl, "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": SCRAM},
-        ),
-        "plain": (
-            "SASL",
-            {
-                **sasl,
-                "sasl.mechanism": "PLAIN",
-                "sasl.jaas.config": f"{MODULES}.plain.PlainLoginModule required "
-                f'username="{USER}" password="simple";',
-            },
-        ),
-        "oauth": (
-            "SASL",
-            {
-                **sasl,
-                "sasl.mechanism": "OAUTHBEARER",
-                "sasl.jaas.config": f'{oauth} unsecuredLoginStringClaim_sub="{USER}";',
-            },
-        ),
-        "tls": ("TLS", tls),
-        "mtls": ("MTLS", {**tls, "ssl.keystore.location": str(folder / "client.pem")}),
-    }[way]
-
-
 def health(connector: BrokerConnector) -> list[HealthObservation]:
     return [each for each in connector.round() if isinstance(each, HealthObservation)]
 
 
+@on_kraft
 @pytest.mark.parametrize("way", ["scram", "plain", "oauth", "tls", "mtls"])
 def test_the_cluster_is_read_by_every_way_to_log_in(
     lab: SecuredLab, tmp_path: Path, way: str
 ) -> None:
-    with collecting(lab, *properties(lab, way), tmp_path) as connector:
+    with collecting(lab, *lab.login(way), tmp_path) as connector:
         seen = connector.round()
         assert [each for each in seen if isinstance(each, HealthObservation)] == []
         # Another test's topic may stand beside it.
@@ -156,6 +152,7 @@ def test_the_cluster_is_read_by_every_way_to_log_in(
         assert reading.lineage == ((0, 0),)
 
 
+@on_kraft
 @pytest.mark.parametrize(
     ("way", "change", "error"),
     [
@@ -192,7 +189,7 @@ def test_who_is_not_let_in_is_told_why_without_a_secret(
     change: dict[str, str],
     error: type[Exception],
 ) -> None:
-    listener, lines = properties(lab, way)
+    listener, lines = lab.login(way)
     place = "ssl.truststore.location"
     if place in change:
         change = {place: str(lab.folder / change[place])}
@@ -209,24 +206,31 @@ def test_who_is_not_let_in_is_told_why_without_a_secret(
         assert lab.listeners[listener] in said
 
 
-def test_the_acls_suffice_and_nothing_is_refused(lab: SecuredLab, tmp_path: Path) -> None:
+@on_each
+def test_the_acls_suffice_and_nothing_is_refused(
+    lab: SecuredLab, metadata: str, tmp_path: Path
+) -> None:
     before = len(lab.denied())
-    with collecting(lab, *properties(lab, "scram"), tmp_path) as connector:
+    with collecting(lab, *lab.login(), tmp_path, metadata) as connector:
         for _ in range(3):
             seen = connector.round()
             assert [each for each in seen if isinstance(each, HealthObservation)] == []
     assert lab.denied()[before:] == []
 
 
+@on_each
 @pytest.mark.parametrize("acl", NEEDED, ids=str)
 def test_without_one_of_them_it_is_named_and_with_it_all_is_well_again(
-    lab: SecuredLab, tmp_path: Path, acl: Acl
+    lab: SecuredLab, metadata: str, tmp_path: Path, acl: Acl
 ) -> None:
-    with collecting(lab, *properties(lab, "scram"), tmp_path) as connector:
+    with collecting(lab, *lab.login(), tmp_path, metadata) as connector:
         assert health(connector) == []
+        before = len(lab.denied())
         lab.take_away(acl)
         try:
             told = until(connector, bool)
+            # What other tests look for in vain in the broker's log can be seen there.
+            assert lab.denied()[before:] != []
             name = TOPIC if acl.resource == "topic" else acl.name
             wanted = f"not authorised: ACL {acl.operation} on {acl.resource} {name} is missing"
             assert {each.reason for each in told} == {wanted}
@@ -238,14 +242,15 @@ def test_without_one_of_them_it_is_named_and_with_it_all_is_well_again(
         until(connector, lambda found: not found)
 
 
+@on_each
 def test_describe_instead_of_read_leaves_the_high_watermark_out_and_says_so(
-    lab: SecuredLab, tmp_path: Path
+    lab: SecuredLab, metadata: str, tmp_path: Path
 ) -> None:
     read, describe = Acl("Read", "topic", "*"), Acl("Describe", "topic", "*")
     lab.allow(describe)
     lab.take_away(read)
     try:
-        with collecting(lab, *properties(lab, "scram"), tmp_path) as connector:
+        with collecting(lab, *lab.login(), tmp_path, metadata) as connector:
             told = until(connector, bool)
             assert {each.reason for each in told} == {
                 f"not authorised: ACL Read on topic {TOPIC} is missing"
@@ -258,6 +263,7 @@ def test_describe_instead_of_read_leaves_the_high_watermark_out_and_says_so(
         lab.take_away(describe)
 
 
+@on_kraft
 def test_publishing_needs_write_on_the_topic_and_no_more(lab: SecuredLab) -> None:
     from tidestaff.connectors.client_properties import client_options  # noqa: PLC0415
     from tidestaff.connectors.kafka_python_producer import KafkaTransport  # noqa: PLC0415 - slow
@@ -266,7 +272,7 @@ def test_publishing_needs_write_on_the_topic_and_no_more(lab: SecuredLab) -> Non
     write = Acl("Write", "topic", "rows")
     lab.take_away(*NEEDED)
     lab.allow(write)
-    listener, lines = properties(lab, "scram")
+    listener, lines = lab.login()
     transport = KafkaTransport(lab.listeners[listener], "rows", client_options(lines))
     try:
         for _ in range(2):
@@ -278,6 +284,38 @@ def test_publishing_needs_write_on_the_topic_and_no_more(lab: SecuredLab) -> Non
     finally:
         transport.close()
         lab.allow(*NEEDED)
+
+
+@on_zookeeper
+def test_the_znodes_of_the_page_are_all_that_must_be_readable_and_one_is_not_by_itself(
+    lab: SecuredLab, tmp_path: Path
+) -> None:
+    """With zookeeper.set.acl. What Kafka leaves open beside them, /kafka-acl too, is closed."""
+    from kafka.admin import ConfigResource, ConfigResourceType  # noqa: PLC0415 - slow
+
+    def told() -> list[str]:
+        """By a new session: that rights have changed, no watch would tell."""
+        with collecting(lab, *lab.login(), tmp_path, "zookeeper") as connector:
+            return [each.reason for each in health(connector)]
+
+    changed = ConfigResource(ConfigResourceType.BROKER, "1", {"log.retention.ms": "604800000"})
+    with lab.admin() as admin:
+        admin.alter_configs([changed])
+    listed, below = znodes_of_the_page()
+    left = lab.znodes()
+    mine = {p for p in left if p in listed or any(p.startswith(f"{each}/") for each in below)}
+    made = f"{KEPT_BY_BROKERS}/1"
+    assert {path for path in mine if not left[path]} == {made}
+    assert left["/kafka-acl"]
+    assert not left["/config/users"]
+    assert told() == [f"not authorised: znode {made} may not be read"]
+    lab.let_read({path: path in mine for path in left})
+    try:
+        assert told() == []
+        lab.let_read({KEPT_BY_BROKERS: False})
+        assert told() == [f"not authorised: znode {KEPT_BY_BROKERS} may not be read"]
+    finally:
+        lab.let_read({**left, KEPT_BY_BROKERS: True, made: True})
 
 
 def publish_for(transport: KafkaTransport, seconds: float) -> None:

@@ -4,13 +4,16 @@ of docs/permissions.md and ordinary client properties, on real brokers."""
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tidestaff.streaming.cli import main
+from tidestaff.streaming.commands.exits import Exit
 
 from tests.field.lab import need_jars
-from tests.field.secured import PASSWORD, USER, VERSION, Acl, secured
+from tests.field.secured import PASSWORD, VERSION, needed, secured
+from tests.field.secured_settings import USER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,12 +28,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed .ssl.SSLSocket:ResourceWarning"),
 ]
 
-NEEDED = (
-    Acl("Describe", "cluster", "kafka-cluster"),
-    Acl("DescribeConfigs", "cluster", "kafka-cluster"),
-    Acl("Read", "topic", "*"),
-    Acl("DescribeConfigs", "topic", "*"),
-)
 RECORDS, CHECKSUM_AT = 30, 20
 
 
@@ -42,7 +39,13 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredLab]:
             found.lab.clients.create_topic(topic, assignment=[[1, 2]])
             for _ in range(3):
                 found.lab.clients.produce(topic, [b"a record"] * (RECORDS // 3))
-        found.allow(*NEEDED)
+        found.allow(*needed(VERSION))
+        folder = tmp_path_factory.mktemp("first")
+        until = time.monotonic() + 60
+        # Brokers hear of users and ACLs one after the other.
+        while main(["verify", "--topic", "equal", *access(found, folder)]) == Exit.UNKNOWN:
+            assert time.monotonic() < until, "the user is not known to all brokers"
+            time.sleep(0.5)
         yield found
 
 

@@ -26,7 +26,7 @@ from tidestaff.streaming.sources.collecting import collector_of
 
 from tests.connectors.fake_zookeeper import FakeZookeeper
 from tests.connectors.test_zookeeper import znodes_of_the_page
-from tests.field.secured import make_certificates
+from tests.field.secured_settings import make_certificates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

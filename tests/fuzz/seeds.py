@@ -99,6 +99,43 @@ _ZNODES: Final[tuple[Any, ...]] = (
 )
 
 
+_STATE: Final = json.dumps(_ZNODES[4])
+_TREES: Final = (
+    # A broker that is not named as Kafka names one, a broker more, a topic and its state.
+    (
+        f"/brokers/ids/\u00b2 {json.dumps(_ZNODES[2])}",
+        f"/brokers/ids/4 {json.dumps(_ZNODES[2])}",
+        f"/brokers/topics/u {json.dumps(_ZNODES[3])}",
+        f"/brokers/topics/u/partitions/0/state {_STATE}",
+        "---",
+        "-/brokers/ids/4",
+        "-/brokers/topics/u/partitions/0/state",
+        "!/controller",
+    ),
+    (
+        f"/admin/reassign_partitions {json.dumps(_ZNODES[5])}",
+        f"/admin/preferred_replica_election {json.dumps(_ZNODES[6])}",
+        "/admin/delete_topics/t ",
+        f"/isr_change_notification/isr_change_0000000001 {json.dumps(_ZNODES[6])}",
+        f"/log_dir_event_notification/log_dir_event_0000000001 {json.dumps(_ZNODES[7])}",
+        "---",
+        f"/brokers/topics/t/partitions/0/state {_STATE}",
+        "/controller_epoch 8",
+    ),
+    (
+        f"/cluster/id {json.dumps(_ZNODES[8])}",
+        f"/latest_producer_id_block {json.dumps(_ZNODES[9])}",
+        f"/feature {json.dumps(_ZNODES[10])}",
+        "/config/topics/t " + json.dumps({"version": 1, "config": {"min.insync.replicas": "2"}}),
+        "/config/brokers/1 " + json.dumps({"version": 1, "config": {"log.retention.ms": "5"}}),
+        "/config/brokers/<default> " + json.dumps({"version": 1, "config": {}}),
+        "---",
+        f"/migration {json.dumps(_ZNODES[11])}",
+        "-/brokers/topics/t",
+    ),
+)
+
+
 def _agent() -> list[bytes]:
     t0 = TopicPartition("t", 0)
     replica = DiskReplica(
@@ -208,6 +245,7 @@ def seeds() -> dict[str, list[bytes]]:
             *_numbered([json.dumps(each).encode() for each in _ZNODES]),
             b'\2{"version":1,"host":"h","port":1,"jmx_port":1,"rack":"\\ud800"}',
         ],
+        "znode-tree": ["\n".join(lines).encode() for lines in _TREES],
         "segments": [
             v2(0, 2) + v2(2, epoch=3, transactional=True),
             old(0, 0, 2) + old(0, 2, 3, compression=GZIP),

@@ -50,6 +50,8 @@ from tidestaff.consistency.model import (
     TopicPartition,
 )
 
+from tests.fuzz.znode_tree import two_rounds
+
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", ".*_text is deprecated", DeprecationWarning)
     from kafka.protocol.admin import (  # type: ignore[import-untyped]
@@ -352,6 +354,7 @@ def topic_ids(data: bytes) -> None:
 TARGETS: Final = (
     Target("checkpoint-files", CHECKPOINT_FILES),
     Target("znodes", ZNODES),
+    Target("znode-tree", two_rounds),
     Target("segments", segments),
     Target("agent", AGENT),
     Target("digests", DIGESTS),

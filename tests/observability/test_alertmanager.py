@@ -99,14 +99,22 @@ def test_replicas_that_diverge_are_one_message_and_a_loss_is_its_own(managed: Ma
     many = [raised("TRN004", "grouped", partition=number, broker=3) for number in range(5)]
     loss = raised("TRN001", "grouped", partition=9, offsets=(8, 10))
     managed.send(Diary(), *many, loss)
-    managed.until_told("grouped", "TRN004")
     managed.until_told("grouped", "TRN001")
+
+    # Alertmanager tells at once what began longer ago than it waits for a group: its first message
+    # may hold a part of what was posted together, the next one holds all.
+    def of_all() -> list[Any]:
+        return [b for b in managed.notifications("grouped") if len(b["alerts"]) == len(many)]
+
+    until(of_all, PATIENCE_S, "all that diverge are in one message")
     groups = [
-        sorted(alert["labels"]["code"] for alert in body["alerts"])
+        {alert["labels"]["code"] for alert in body["alerts"]}
         for body in managed.notifications("grouped")
     ]
-    assert sorted(groups) == [["TRN001"], ["TRN004"] * 5]
-    (body,) = [b for b in managed.notifications("grouped") if len(b["alerts"]) == 5]
+    assert all(codes in ({"TRN001"}, {"TRN004"}) for codes in groups), "classes are never mixed"
+    assert groups.count({"TRN001"}) == 1
+    assert groups.count({"TRN004"}) <= 2, "not one message an alert"
+    (body,) = of_all()
     assert body["groupLabels"] == {"cluster": "grouped", "class": "divergence"}
     assert body["commonLabels"]["broker"] == "3"
     assert {alert["annotations"]["next_step"] for alert in body["alerts"]} != {""}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from tidestaff.connectors.log_directories import LogDirectories
 from tidestaff.streaming.cli import main
 from tidestaff.streaming.verify import agents as verify_agents
 from tidestaff.streaming.verify.agents import AgentDigests
+from tidestaff.streaming.verify.directories import DirectorySource
 from tidestaff.streaming.verify.progress import line
 from tidestaff.streaming.verify.report import as_json
 from tidestaff.streaming.verify.running import Progress, Verification
@@ -23,7 +25,7 @@ from tidestaff.streaming.verify.running import Progress, Verification
 from tests.connectors.disk import write_log_dir, write_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 SEGMENT = f"{0:020d}.log"
@@ -364,3 +366,186 @@ def test_replicas_beyond_what_an_agent_lists_are_compared_or_told_but_not_left_o
             code, found = verify(capsys, "--agents", urls, *words)
             assert code == 3
             assert "lists 2 of its replicas and no more" in found["errors"][0]
+
+
+def test_what_a_short_copy_does_not_hold_is_compared_after_an_interruption_too(
+    brokers: list[Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flip(brokers[1] / "t-0" / SEGMENT, 4, 20)
+    write_offsets(brokers[2], "log-start-offset-checkpoint", t_0=8)  # 3 begins above the fault
+    state, plain = tmp_path / "state", Verification._round
+
+    def once(self: Verification) -> None:
+        plain(self)
+        self._stop.set()
+
+    monkeypatch.setattr("tidestaff.streaming.verify.directories._BYTES_AT_ONCE", 80)
+    with monkeypatch.context() as patched:
+        patched.setattr(Verification, "_round", once)
+        assert verify(capsys, "--state", str(state), *of(brokers))[0] == 130
+    code, found = verify(capsys, "--resume", str(state), *of(brokers))
+    assert (code, verdicts(found)["t-0"]) == (2, "diverged")
+
+
+def test_copies_that_all_end_below_a_watermark_they_know_are_behind(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in brokers:
+        log = path / "t-0" / SEGMENT
+        data = log.read_bytes()
+        log.write_bytes(data[: len(data) // 10 * 7])
+    code, found = verify(capsys, *of(brokers))
+    assert code == 1
+    assert [(b["ends_at"], b["committed"]) for b in found["partitions"][0]["behind"]] == [
+        (7, 10)
+    ] * 3
+
+
+def linked(brokers: list[Path]) -> list[Path]:
+    (brokers[2] / "t-0").rename(brokers[2].parent / "elsewhere")
+    (brokers[2] / "t-0").symlink_to(brokers[2].parent / "elsewhere")
+    return brokers
+
+
+def held_twice(brokers: list[Path]) -> list[Path]:
+    second = brokers[2].parent / "second"
+    shutil.copytree(brokers[2], second)
+    return [*brokers, second]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"), [(linked, "a symbolic link"), (held_twice, "holds t-0 as well")]
+)
+def test_a_copy_that_is_there_and_is_not_looked_into_is_named(
+    brokers: list[Path],
+    capsys: pytest.CaptureFixture[str],
+    spoil: Callable[[list[Path]], list[Path]],
+    why: str,
+) -> None:
+    code, found = verify(capsys, *of(spoil(brokers)))
+    assert code == 3
+    assert why in found["partitions"][0]["unread"]["3"]
+
+
+def test_a_copy_that_goes_away_while_it_is_read_is_named(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = DirectorySource.digests
+
+    def gone(source: DirectorySource, broker: int, asked: Any, *, check: bool) -> Any:
+        shutil.rmtree(brokers[2] / "t-0", ignore_errors=True)
+        return ask(source, broker, asked, check=check)
+
+    monkeypatch.setattr(DirectorySource, "digests", gone)
+    code, found = verify(capsys, *of(brokers))
+    assert code == 3
+    assert "not there any more" in found["partitions"][0]["unread"]["3"]
+
+
+def test_where_the_cleaners_file_cannot_be_read_nobody_is_accused(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = brokers[0] / "t-0" / SEGMENT
+    data = log.read_bytes()
+    size = len(data) // 10
+    log.write_bytes(data[:size] + data[3 * size :])
+    (brokers[0] / "cleaner-offset-checkpoint").write_text("half of a fi")
+    code, found = verify(capsys, *of(brokers))
+    assert (code, verdicts(found)["t-0"]) == (3, "not comparable")
+
+
+def test_one_directory_by_two_names_is_no_second_copy(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (brokers[0] / "meta.properties").unlink()
+    code, found = verify(capsys, "--log-dir", str(brokers[0]), "--log-dir", f"{brokers[0]}/")
+    assert code == 3
+    assert "belong to one broker" in found["errors"][0]
+
+
+@pytest.mark.parametrize("name", ["empty", "file"])
+def test_what_is_no_log_directory_is_refused(
+    brokers: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    code, found = verify(capsys, *of([*brokers, tmp_path / name]))
+    assert code == 3
+    assert str(tmp_path / name) in found["errors"][0]
+
+
+def test_where_no_state_can_be_left_it_is_told_what_was_found(
+    brokers: list[Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Verification, "_round", lambda self: self._stop.set())
+    assert main(["verify", "--state", str(tmp_path / "no" / "state"), *of(brokers)]) == 130
+    told = capsys.readouterr()
+    assert told.out.startswith("interrupted: ")
+    assert "go on with" not in told.out
+    assert "cannot be written" in told.err
+
+
+@pytest.mark.parametrize("rate", ["-1", "nan", "1e-300"])
+def test_a_rate_at_which_nothing_ends_is_refused(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str], rate: str
+) -> None:
+    code, found = verify(capsys, f"--rate={rate}", *of(brokers))
+    assert code == 3
+    assert "--rate" in found["errors"][0]
+
+
+def test_a_copy_that_an_agent_does_not_look_into_is_named(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with agents(linked(brokers)) as urls:
+        code, found = verify(capsys, "--agents", urls)
+        assert code == 3
+        assert "a symbolic link" in found["partitions"][0]["unread"]["3"]
+        code, found = verify(capsys, "--agents", urls, "--topics-exclude", "t")
+        assert "unread" not in json.dumps(found)
+
+
+def test_directories_of_two_clusters_are_not_compared(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path, cluster in zip(brokers, "AAB", strict=True):
+        file = path / "meta.properties"
+        lines = [each for each in file.read_text().splitlines() if "cluster.id" not in each]
+        file.write_text("\n".join([*lines, f"cluster.id={cluster}", ""]))
+    code, found = verify(capsys, *of(brokers))
+    assert code == 3
+    assert "different clusters" in found["errors"][0]
+    assert str(brokers[2]) in found["errors"][0]
+    assert verify(capsys, *of(brokers[:2]))[0] == 0
+
+
+@pytest.mark.parametrize("option", ["--command-config", "--agents-ca", "--agents-token-file"])
+def test_options_that_directories_do_not_need_are_refused(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    code, found = verify(capsys, option, "file", *of(brokers))
+    assert code == 3
+    assert f"{option} says nothing of --log-dir" in found["errors"][0]
+
+
+def test_a_state_of_an_earlier_release_is_not_gone_on_with(
+    brokers: list[Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = tmp_path / "state"
+    with monkeypatch.context() as patched:
+        patched.setattr(Verification, "_round", lambda self: self._stop.set())
+        assert verify(capsys, "--state", str(state), *of(brokers))[0] == 130
+    content = json.loads(state.read_text())
+    state.write_text(json.dumps({**content, "version": 2}))
+    code, found = verify(capsys, "--resume", str(state), *of(brokers))
+    assert code == 3
+    assert "another release left it" in found["errors"][0]

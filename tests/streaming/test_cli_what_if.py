@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tidestaff.connectors.linking import Linker
+from tidestaff.consistency.model import HealthObservation, ProblemKind, TopicPartition
 from tidestaff.consistency.versions import Mode
-from tidestaff.consistency.what_if import restart, stop
+from tidestaff.consistency.what_if import reassign, restart, stop
 from tidestaff.streaming.cli import main
 from tidestaff.streaming.commands.exits import Exit
 from tidestaff.streaming.sources.row_files import file_name, write
 from tidestaff.streaming.what_if.told import Rejoining, Voters, of_restart, of_stop
+from tidestaff.streaming.what_if.told_changes import of_reassign, of_unclean
 
 from tests.consistency.watch import Watch
 
@@ -173,3 +175,147 @@ def test_a_topic_that_was_deleted_in_a_recording_is_not_asked_about(
     assert found["partitions"][0]["leader"] == [2, 1]
     code, found = ask(capsys, "stop", "2", "--recording", str(folder), "--at", "9000")
     assert [p["leader"] for p in found["partitions"]] == [[1, 1], [1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "at", "code", "said"),
+    [
+        ("follower-failure-3.9", 2, 3, "CANNOT TELL"),
+        ("old-leaders-tail-2.8", 2, 1, "RISKY: 1 partition would have one in-sync copy left"),
+    ],
+)
+def test_a_restart_is_not_safer_than_the_stops_it_is_made_of(
+    capsys: pytest.CaptureFixture[str], scenario: str, at: int, code: int, said: str
+) -> None:
+    where = ("--scenario", scenario, "--at", str(at))
+    found, told = ask(capsys, "restart", "all", *where)
+    assert found == code
+    assert told["verdict"].startswith(said)
+    stops = [ask(capsys, "stop", str(broker), *where)[0] for broker in told["order"]]
+    assert max(stops) == code
+
+
+def test_a_partition_that_changed_while_it_was_read_makes_a_restart_unknown() -> None:
+    seen = [Watch(version="4.1.1", mode=Mode.KRAFT).observation()]
+    moving = [TopicPartition(seen[0].topic, seen[0].partition)]
+    told = of_restart(restart(seen, [1, 2, 3]), Rejoining(), unsettled=moving)
+    assert told.code is Exit.UNKNOWN
+    plan = {moving[0]: seen[0].assignment.replicas}
+    moves = reassign(seen, plan, {1, 2, 3})
+    assert (of_reassign(moves).code, of_reassign(moves, moving).code) == (Exit.OK, Exit.UNKNOWN)
+    assert of_unclean((), None, unsettled=moving).code is Exit.UNKNOWN
+
+
+LEADERLESS = ("--scenario", "s24-divergence-0.10.2", "--at", "5")
+
+
+def test_a_partition_without_a_leader_is_never_copied(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"partitions": [{"topic": "t", "partition": 0, "replicas": [9]}]}')
+    code, found = ask(capsys, "reassign", str(plan), *LEADERLESS)
+    assert (code, found["partitions"][0]["unknown"]) == (2, "it has no leader to copy from")
+
+
+def test_unclean_on_does_not_deny_a_partition_that_nobody_could_lead(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, found = ask(capsys, "unclean", "on", *LEADERLESS)
+    assert (code, found["verdict"][:40]) == (1, "RISKY: nobody is there to lead 1 partiti")
+
+
+@pytest.mark.parametrize(
+    ("moves", "said"),
+    [
+        ([], "names no partition"),
+        ([("t", 0, [1, 2]), ("t", 0, [2, 3])], "names a partition twice"),
+        ([("t", 0, [])], "found none"),
+        ([("t", 0, [1, 1])], "found 1,1"),
+        ([("t", 0, "12")], "no reassignment"),
+        ([("t", 0, [1.5])], "no reassignment"),
+        ([("t", 0, [-1])], "no reassignment"),
+        ([("t", True, [1])], "no reassignment"),
+    ],
+)
+def test_a_plan_that_kafka_would_refuse_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], moves: list[Any], said: str
+) -> None:
+    named = [dict(zip(("topic", "partition", "replicas"), each, strict=True)) for each in moves]
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"partitions": named}))
+    code, found = ask(capsys, "reassign", str(plan), "--scenario", "s23-loss-3.9", "--at", "0")
+    assert code == 3
+    assert said in found["errors"][0]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--bootstrap-server", "127.0.0.1:1", "--at", "5"), "--at goes with --scenario or --rec"),
+        (("--scenario", "s23-loss-3.9", "--cluster", "x"), "--cluster goes with --config or"),
+        (("--scenario", "s23-loss-3.9", "--zookeeper", "x"), "--zookeeper goes with --bootstrap"),
+        (("--scenario", "s23-loss-3.9", "--at", "-1"), "found -1"),
+        (("--scenario", "s23-loss-3.9", "--crash"), "--crash goes with stop only"),
+    ],
+)
+def test_an_option_that_would_be_left_alone_is_refused(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
+) -> None:
+    code, found = ask(capsys, "restart", "all", *words)
+    assert code == 3
+    assert said in found["errors"][0]
+
+
+@pytest.mark.parametrize("words", [("stop", "all"), ("restart", "all"), ("unclean", "on")])
+def test_a_recording_of_nothing_but_problems_is_not_safe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    why = HealthObservation("c", 5_000, "brokers", ProblemKind.UNREADABLE, reason="no answer")
+    write(tmp_path / file_name(5_000, 1, "parquet"), Linker().link([why]))
+    code, found = ask(capsys, *words, "--recording", str(tmp_path))
+    assert (code, found["errors"][0]) == (3, "tidestaff: no answer")
+
+
+def test_a_pattern_that_leaves_nothing_is_not_safe(capsys: pytest.CaptureFixture[str]) -> None:
+    where = ("--scenario", "s23-loss-3.9", "--at", "0")
+    code, found = ask(capsys, "stop", "1", *where, "--topics-exclude", ".*")
+    assert code == 3
+    assert "leaves no partition of 1" in found["errors"][0]
+
+
+def test_what_is_to_be_copied_from_an_unread_leader_is_not_known() -> None:
+    watch = Watch(version="4.1.1", mode=Mode.KRAFT)
+    seen = watch.observation()
+    blind = replace(seen, replicas=tuple(r for r in seen.replicas if r.broker != seen.state.leader))
+    moved = {TopicPartition(seen.topic, seen.partition): (2, 3, 4)}
+    codes = [of_reassign(reassign([o], moved, {1, 2, 3, 4})).code for o in (seen, blind)]
+    assert codes == [Exit.OK, Exit.UNKNOWN]
+
+
+@pytest.mark.parametrize(
+    ("place", "topic", "code"),
+    [
+        ("settings of topic t", "t", 3),
+        ("settings of topics", None, 3),
+        ("settings of topic other", "other", 0),
+        ("log directories", None, 0),
+    ],
+)
+def test_what_is_safe_by_defaults_alone_is_not_known_to_be_safe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str, topic: str | None, code: int
+) -> None:
+    seen = Watch(version="4.1.1", mode=Mode.KRAFT).observation()
+    problem = HealthObservation(
+        seen.cluster,
+        seen.observed_at_ms,
+        "brokers",
+        ProblemKind.UNREADABLE,
+        place,
+        "no",
+        topic=topic,
+    )
+    rows = Linker().link([seen, problem])
+    write(tmp_path / file_name(seen.observed_at_ms, 1, "parquet"), rows)
+    found, told = ask(capsys, "stop", "3", "--recording", str(tmp_path))
+    assert (found, told["verdict"][:11] == "CANNOT TELL") == (code, code == 3)

@@ -46,6 +46,8 @@ def problem(text: str) -> str:
             "produce t-1 m", "expected a partition (t-0); did you mean t-0?", id="partition"
         ),
         pytest.param("produce t-0", "expected names of records", id="records-have-names"),
+        pytest.param("produce t-0 -5 records", "expected how many records", id="fewer-than-none"),
+        pytest.param("produce t-0 0 records", "expected how many records", id="no-records"),
         pytest.param("wait 10", "expected a time like 500ms, 10s or 2m", id="time-has-a-unit"),
         pytest.param("wait", "found the end of the line", id="time-is-needed"),
         pytest.param("wait 1s 2s", "found '2s' after 'wait', expected the end of", id="too-much"),

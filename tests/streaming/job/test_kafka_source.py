@@ -44,7 +44,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def rows_of(recording: Path) -> list[Row]:
-    """The recording, as if it ended now: what lies ahead of the clock would be refused."""
+    """The whole recording, oldest first; it may begin long before this test does."""
     found = [
         row
         for name in listed(recording)
@@ -70,13 +70,17 @@ def send(broker: Broker, rows: list[Row]) -> None:
     from kafka import KafkaProducer  # noqa: PLC0415 - slow
 
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
+    refused_at_ms = rows[0].observed_at_ms
     for number, row in enumerate(rows):
         topic = TOPICS[row.cluster.startswith("new")]
         producer.send(topic, key=row.subject.encode(), value=to_bytes(row))
         if number == len(rows) // 2:
+            # Of the time of the rows around them: a recording made a quarter of an hour ago ends
+            # before the records of now, and what was refused after its end is not told yet.
+            refused_at_ms = row.observed_at_ms
             for value in bad_records(rows[0]).values():
-                producer.send(TOPICS[0], value=value)
-    producer.send(TOPICS[0], value=None, key=b"tombstone")
+                producer.send(TOPICS[0], value=value, timestamp_ms=refused_at_ms)
+    producer.send(TOPICS[0], value=None, key=b"tombstone", timestamp_ms=refused_at_ms)
     producer.flush()
     producer.close()
 

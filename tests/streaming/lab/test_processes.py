@@ -52,15 +52,34 @@ def test_signals_to_what_does_not_run_go_nowhere(tmp_path: Path) -> None:
     assert processes.wait("nobody", 0)
 
 
-def test_the_owner_of_a_connection_is_found_by_its_port() -> None:
+def test_the_owner_of_a_connection_is_found_by_its_ports() -> None:
     with (
         socket.create_server((LOOPBACK, 0)) as server,
         socket.create_connection(server.getsockname()) as line,
     ):
-        inode = socket_inode(line.getsockname()[1])
+        inode = socket_inode(line.getsockname()[1], server.getsockname()[1])
         assert inode
         assert owns(os.getpid(), inode)
         assert not owns(os.getppid(), inode)
+
+
+def test_connections_from_one_port_to_two_places_are_told_apart() -> None:
+    with (
+        socket.create_server((LOOPBACK, 0)) as server,
+        socket.create_server((LOOPBACK, 0)) as other,
+        socket.socket() as line,
+        socket.socket() as second,
+    ):
+        for each in (line, second):
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        line.bind((LOOPBACK, 0))
+        port = line.getsockname()[1]
+        second.bind((LOOPBACK, port))
+        line.connect(server.getsockname())
+        second.connect(other.getsockname())
+        to = [each.getsockname()[1] for each in (server, other)]
+        found = [socket_inode(port, each) for each in to]
+        assert found == [str(os.fstat(each.fileno()).st_ino) for each in (line, second)]
 
 
 def test_a_gate_is_closed_while_its_pair_is_cut_and_others_stay_open() -> None:
