@@ -23,7 +23,7 @@ from tidestaff.streaming.commands.arguments import (
     add_json_option,
     did_you_mean,
 )
-from tidestaff.streaming.commands.exits import CommandError, Exit, UsageError
+from tidestaff.streaming.commands.exits import INTERRUPTED, CommandError, Exit, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from tidestaff.streaming.commands.arguments import Options
 
 PROGRAM: Final = "tidestaff"
-EXIT_INTERRUPTED: Final = 130
 EXIT_NOBODY_READS: Final = 141
 _BRIEF: Final = frozenset({"verify"})
 """Commands whose start and end are a good part of what they cost."""
@@ -130,7 +129,7 @@ def _run(arguments: Sequence[str]) -> int:
         _drop_output()
         return EXIT_NOBODY_READS
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        return INTERRUPTED
     return code
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 from tidestaff.streaming import session
 from tidestaff.streaming.alerts.store import AlertStore
 from tidestaff.streaming.checkpoint import CheckpointLock
-from tidestaff.streaming.commands.exits import Exit
+from tidestaff.streaming.commands.leaving import code_of
 from tidestaff.streaming.delivery import Dispatcher
 from tidestaff.streaming.jars import jars
 from tidestaff.streaming.metrics import Metrics
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from tidestaff.streaming.pipeline import Receiver
     from tidestaff.streaming.settings import Settings
 
-EXIT_INTERRUPTED: Final = 130
 MOST_COVERED: Final = 10_000
 IDLE_S: Final = 5.0
 _LAST_WORDS_S: Final = 2.0
@@ -83,8 +82,8 @@ def spark_session(settings: Settings, status: StatusLine) -> Iterator[SparkSessi
         spark.stop()
 
 
-def run(settings: Settings, limits: Limits) -> int:
-    """Watch until told to stop."""
+def run(settings: Settings, limits: Limits, told: list[int]) -> int:
+    """Watch until told to stop by a signal: those of before and during the watch are in `told`."""
     for cluster in settings.clusters:
         check(cluster)
         check_options(cluster)
@@ -108,12 +107,12 @@ def run(settings: Settings, limits: Limits) -> int:
         stack.callback(dispatcher.stop)
         metrics = stack.enter_context(_metrics(settings, store, status))
 
-        def told(report: BatchReport) -> None:
+        def judged(report: BatchReport) -> None:
             dispatcher.notify()
             if metrics is not None:
                 metrics.after_batch(report, time.monotonic() - job.batch_began, store)
 
-        receivers: list[Receiver] = [StoreReceiver(store, told), quarantine_of(settings)]
+        receivers: list[Receiver] = [StoreReceiver(store, judged), quarantine_of(settings)]
         if settings.view.enabled:
             state = stack.enter_context(_state(settings, status))
             receivers.append(state)
@@ -122,11 +121,11 @@ def run(settings: Settings, limits: Limits) -> int:
                 metrics.covered = partial(covered_in, settings)
         job = Job(spark, settings, receivers, view=settings.view.enabled, since_ms=since_ms)
         watcher = Watcher(job, store, status, stories, limits)
-        with stopped_by_signals(job) as received:
+        with stopped_by_signals(job, told):
             job.watch(watcher.look, status.say)
         status.say("stopping; the state is saved")
         dispatcher.drain(_LAST_WORDS_S)
-    return EXIT_INTERRUPTED if received == [signal.SIGINT] else Exit.OK
+    return code_of(told)
 
 
 @contextmanager
@@ -194,9 +193,9 @@ def _web(settings: Settings, status: StatusLine) -> Iterator[None]:
 
 
 @contextmanager
-def stopped_by_signals(job: Job) -> Iterator[list[int]]:
+def stopped_by_signals(job: Job, told: list[int] | None = None) -> Iterator[None]:
     """SIGTERM and Ctrl-C end the job in good order; a second one ends it at once."""
-    received: list[int] = []
+    received = [] if told is None else told
 
     def stop(number: int, _: FrameType | None) -> None:
         if received:
@@ -206,8 +205,10 @@ def stopped_by_signals(job: Job) -> Iterator[list[int]]:
         job.stop()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    if received:
+        job.stop()
     try:
-        yield received
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

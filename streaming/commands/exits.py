@@ -4,6 +4,10 @@ traceback."""
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
+
+INTERRUPTED: Final = 130
+"""After Ctrl-C, as shells have it."""
 
 
 class Exit(IntEnum):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidestaff.streaming.commands.exits import CommandError, Exit
+from tidestaff.streaming.commands.leaving import ending_as_told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidestaff.streaming.commands.arguments import CommandParser, Options
+    from tidestaff.streaming.settings import Settings
 
 EXAMPLES: Final = """\
 examples:
@@ -62,9 +62,11 @@ def run(options: Options) -> int:
             "tidestaff run --json: the monitor goes on and has no end to put into one object",
             "take a sink of type jsonl for alerts, 'tidestaff alerts --json' or 'status --json'",
         )
-    # Until the job itself listens: what is half started is ended in good order, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(Exit.OK))
+    return ending_as_told(lambda told: _watch(settings, options, told))
+
+
+def _watch(settings: Settings, options: Options, told: list[int]) -> int:
     from tidestaff.streaming.running import Limits  # noqa: PLC0415 - slow
     from tidestaff.streaming.running import run as watch  # noqa: PLC0415
 
-    return watch(settings, Limits(options.max_batches, options.until_idle))
+    return watch(settings, Limits(options.max_batches, options.until_idle), told)

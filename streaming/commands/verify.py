@@ -10,7 +10,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from tidestaff.streaming.commands.exits import CommandError, Exit, UsageError
+from tidestaff.streaming.commands.exits import INTERRUPTED, CommandError, Exit, UsageError
 from tidestaff.streaming.verify.state import DEFAULT_NAME, State, load
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ neither to the cluster nor to its directories. Ctrl-C leaves a file to go on fro
 exit codes: 0 equal, 1 a copy is behind, 2 copies differ or are corrupt, 3 something could not be
 compared
 """
-EXIT_INTERRUPTED: Final = 130
 
 
 def configure(parser: CommandParser, _: Sequence[str]) -> None:
@@ -266,7 +265,7 @@ def _tell(
         state.done_to = {**state.done_to, **verification.unfinished}
         kept = _kept(state, _left_at(options))
     code = report.exit_code(results) if results or not state.equal else Exit.OK
-    code = code if not interrupted else EXIT_INTERRUPTED  # type: ignore[assignment]
+    code = code if not interrupted else INTERRUPTED  # type: ignore[assignment]
     told = report.headline(results, interrupted=interrupted)
     if state.equal and not interrupted:
         told += f"; {len(state.equal)} were found equal before"
