@@ -11,9 +11,10 @@ The first block is the head: version, brokers, topics, settings. A blank line en
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidestaff.connectors.simulator.action_text import as_text
 from tidestaff.connectors.simulator.cluster import SimulatedCluster
@@ -41,7 +42,13 @@ RULE: Final = "----"
 SHIPPED: Final = Path(__file__).parent / "scenarios"
 HEAD: Final = ("version", "brokers", "topic", "set", "acks", "seed", "show")
 SHOWN: Final = ("controller", "versions", "remote")
+# Said again they would silently undo what was said before.
+_SAID_ONCE: Final = ("version", "acks", "seed")
 _LARGEST_ID: Final = 2**31 - 1
+_MOST_TOLD: Final = 20
+# What a terminal obeys instead of showing it: control characters, and those that turn the order of
+# what stands on a line. Names and stories are printed as they are.
+_UNSHOWN: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _ROUND_MS: Final = 50
 _WAITING_ROUND_MS: Final = 500
 _LONGEST_STOP_MS: Final = 60_000
@@ -51,7 +58,10 @@ class ScenarioError(ConsistencyError):
     """Lines of a scenario that are not understood: where, what was found, what was expected."""
 
     def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("\n".join(problems))
+        told = list(problems[:_MOST_TOLD])
+        if len(problems) > len(told):
+            told.append(f"and {len(problems) - len(told)} more wrong lines")
+        super().__init__("\n".join(told))
         self.problems = tuple(problems)
 
 
@@ -109,7 +119,8 @@ class Scenario:
 
 def read(path: Path) -> Scenario:
     try:
-        text = path.read_text(encoding="utf-8")
+        # Some editors begin a file with a byte order mark.
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ScenarioError([f"{path}: not a text in UTF-8 ({error.reason})"]) from error
     return parse(text, str(path), path.stem)
@@ -146,18 +157,28 @@ def preset_like(text: str) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
+def _lines(text: str) -> list[str]:
+    """As an editor counts them: `str.splitlines` also ends them at form feeds and the like."""
+    lines = re.split(r"\r\n|\r|\n", text)
+    return lines if lines[-1] else lines[:-1]
+
+
 class _Parser:
     def __init__(self, place: str, name: str) -> None:
         self.place = place
         self.scenario = Scenario(name)
         self.setting = Setting([], {})
         self.problems: list[str] = []
-        self._settings: dict[str, Any] = {}
+        self._said: set[str] = set()
 
     def parse(self, text: str) -> Scenario:
         block, number = Block(), 0
-        for number, raw in enumerate(text.splitlines(), 1):
+        for number, raw in enumerate(_lines(text), 1):
             line = raw.rstrip()
+            unshown = _UNSHOWN.search(raw)
+            if unshown is not None:
+                self._wrong(number, f"found the character {unshown[0]!a}, expected visible text")
+                continue
             if not line:
                 if block.expected is not None or (block.commands and self.scenario.brokers):
                     block = self._closed(block)
@@ -207,6 +228,7 @@ class _Parser:
     def _head(self, line: list[str]) -> None:
         name, *rest = line
         words, scenario = Words(rest, self.setting), self.scenario
+        self._said_once(name)
         if name == "version":
             text = words.take(f"a version of {', '.join(PRESETS)}")
             found = preset_like(text)
@@ -220,8 +242,7 @@ class _Parser:
                 self._broker(words, "a broker id")
             scenario.brokers = tuple(self.setting.brokers)
         elif name == "topic":
-            topic, partitions = topic_of(words)
-            scenario.topics[topic] = partitions
+            self._topic(words)
         elif name == "set":
             known = words.one_of(SETTINGS, "a setting")
             changed = {SETTINGS[known]: words.value_of(known)}
@@ -241,6 +262,18 @@ class _Parser:
             late = "; a command follows after the head and a blank line" if name in COMMANDS else ""
             raise WrongWordError(repr(name), f"one of {', '.join(HEAD)}{late or hint}")
         words.end()
+
+    def _said_once(self, name: str) -> None:
+        if name in self._said:
+            raise WrongWordError(f"{name!r} twice", "it once in the head")
+        if name in _SAID_ONCE:
+            self._said.add(name)
+
+    def _topic(self, words: Words) -> None:
+        topic, partitions = topic_of(words)
+        if topic in self.scenario.topics:
+            raise WrongWordError(f"topic {topic!r} twice", "every topic once")
+        self.scenario.topics[topic] = partitions
 
     def _broker(self, words: Words, what: str) -> None:
         broker = words.number(what)

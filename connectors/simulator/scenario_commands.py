@@ -25,13 +25,18 @@ if TYPE_CHECKING:
 
 _DURATION: Final = re.compile(r"([0-9]{1,9})(ms|s|m)\Z")
 _MS: Final = {"ms": 1, "s": 1_000, "m": 60_000}
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
+_LONGEST_FOUND: Final = 80
 
 
 class WrongWordError(Exception):
     """A word of a line that does not fit: what was found and what was expected."""
 
-    def __init__(self, found: str, expected: str) -> None:
-        super().__init__(f"found {found}, expected {expected}")
+    def __init__(self, found: str, expected: str, after: str = "") -> None:
+        if len(found) > _LONGEST_FOUND:
+            found = f"{found[: _LONGEST_FOUND - 3]}..."
+        super().__init__(f"found {found}{after}, expected {expected}")
+        self.found, self.expected = found, expected
 
 
 class Step(NamedTuple):
@@ -229,7 +234,10 @@ def _reassign(words: Words) -> Step:
 
 def topic_of(words: Words) -> tuple[str, tuple[tuple[BrokerId, ...], ...]]:
     """`NAME replicas 1,2,3 [2,3,1 ...]`, one list for each partition."""
-    name = words.take("the name of a topic")
+    expected = "the name of a topic: up to 249 of letters, digits, '.', '_' and '-'"
+    name = words.take(expected)
+    if not _TOPIC.match(name) or name in (".", ".."):
+        raise WrongWordError(repr(name), expected)
     words.one_of(("replicas",), "the word")
     partitions = [words.replicas()]
     while words.words:
@@ -354,10 +362,7 @@ def build(words: list[str], setting: Setting) -> Step:
         step = command.build(given)
         given.end()
     except WrongWordError as error:
-        raise WrongWordError(*_with_usage(error, name, command)) from None
+        usage = f"{name} {command.usage}".strip()
+        expected = f"{error.expected} (usage: {usage})"
+        raise WrongWordError(error.found, expected, f" after {name!r}") from None
     return step
-
-
-def _with_usage(error: WrongWordError, name: str, command: Command) -> tuple[str, str]:
-    found, _, expected = str(error).removeprefix("found ").partition(", expected ")
-    return f"{found} after {name!r}", f"{expected} (usage: {f'{name} {command.usage}'.strip()})"

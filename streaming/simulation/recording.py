@@ -60,6 +60,12 @@ def prepare(folder: Path) -> None:
             f"{folder}: found another recording, expected an empty or a new directory",
             "two recordings in one directory would be judged as one: name another",
         )
+    others = sorted(path.name for path in folder.iterdir())
+    if others:
+        raise CommandError(
+            f"{folder}: found {others[0]!r} in it, expected an empty or a new directory",
+            "a recording may write over what has its files' names: name another directory",
+        )
 
 
 def keep(folder: Path, observations: Sequence[Observation]) -> None:

@@ -225,6 +225,22 @@ def test_a_recording_holds_the_rows_that_replay_reads(
     assert "found another recording" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("place", ["", ".", "mine"])
+def test_a_recording_is_not_put_among_other_files(
+    place: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = tmp_path / place
+    folder.mkdir(exist_ok=True)
+    (folder / "observations.jsonl").write_text("precious")
+    monkeypatch.chdir(tmp_path)
+    assert main(["simulate", "s22-two-fetch-rounds", "--record", place]) == 3
+    assert "found 'observations.jsonl' in it, expected an empty or a" in capsys.readouterr().err
+    assert [path.read_text() for path in folder.iterdir()] == ["precious"]
+
+
 def test_one_seed_is_one_history(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("simulate", "--seed", "7", "--version", "0.10.2", "--steps", "30")
     first, again = output(capsys, *arguments), output(capsys, *arguments)

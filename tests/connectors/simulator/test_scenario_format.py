@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from tidestaff.connectors.simulator.action_text import as_text
 from tidestaff.connectors.simulator.presets import PRESETS
@@ -15,6 +17,9 @@ from tidestaff.connectors.simulator.scenario import (
 )
 from tidestaff.connectors.simulator.scenario_commands import COMMANDS, Setting, build
 from tidestaff.connectors.simulator.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HEAD = "version 3.9.1\nbrokers 1 2 3\ntopic t replicas 1,2,3\n----\n\n"
 
@@ -67,6 +72,15 @@ def problem(text: str) -> str:
         pytest.param("slow-fetches 1 many", "expected records a fetch", id="how-slow"),
         pytest.param("slow-fetcher-removal 1 2", "expected a time like", id="how-late"),
         pytest.param("brokers 4", "expected it in the scenario's first block", id="head-too-late"),
+        pytest.param(
+            "produce t-0 \x1b[31mred", r"found the character '\x1b', expected visible", id="escape"
+        ),
+        pytest.param(
+            "# A story \u202eyrots", r"found the character '\u202e'", id="what-turns-the-order"
+        ),
+        pytest.param(f"crash {'9' * 900}", f"found '{'9' * 76}... after 'crash'", id="a-long-word"),
+        pytest.param("create-topic ../x replicas 1", "the name of a topic: up to 249", id="name"),
+        pytest.param(f"create-topic {'x' * 250} replicas 1", "up to 249 of letters", id="too-long"),
     ],
 )
 def test_a_wrong_command(line: str, told: str) -> None:
@@ -101,6 +115,14 @@ def test_a_wrong_command(line: str, told: str) -> None:
         pytest.param("brokers ²\n", "line 1: found '²', expected broker ids", id="broker-digit"),
         pytest.param("brokers 1 1 2\n", "line 1: found '1' twice, expected every", id="twice"),
         pytest.param("brokers 1\nbrokers 1\n", "line 2: found '1' twice", id="twice-in-two-lines"),
+        pytest.param("version 3.9\nversion 0.10.2\n", "line 2: found 'version' twice", id="again"),
+        pytest.param("seed 1\nseed 1\n", "line 2: found 'seed' twice", id="seed-again"),
+        pytest.param(
+            "brokers 1 2\ntopic t replicas 1\ntopic t replicas 2\n",
+            "line 3: found topic 't' twice, expected every topic once",
+            id="topic-again",
+        ),
+        pytest.param("brokers 1\ntopic .. replicas 1\n", "line 2: found '..', expected", id="dots"),
         pytest.param("brokers 2147483648\n", "none above 2147483647", id="broker-id-too-large"),
         pytest.param("version 2\n", "line 1: found '2', expected a version of", id="ambiguous"),
         pytest.param(
@@ -138,6 +160,28 @@ def test_a_loss_is_a_fraction(value: str, loss: float) -> None:
 def test_every_wrong_line_is_told_at_once() -> None:
     found = problem(f"{HEAD}crsh 2\n----\n\nstrat 2\n----\n").splitlines()
     assert [line.partition(":")[0] for line in found] == ["story.txt, line 6", "story.txt, line 9"]
+
+
+def test_of_very_many_wrong_lines_the_first_are_told_and_the_others_counted() -> None:
+    told = problem("".join(f"junk{number}\n" for number in range(5_000))).splitlines()
+    assert len(told) == 21
+    assert told[0].startswith("story.txt, line 1: found 'junk0'")
+    assert told[-1] == "and 4980 more wrong lines"
+
+
+def test_a_form_feed_ends_no_line() -> None:
+    found = problem(f"{HEAD}# One\x0cstory.\ncrsh 1\n").splitlines()
+    assert found[0].startswith("story.txt, line 6: found the character '\\x0c'")
+    assert found[1].startswith("story.txt, line 7: found 'crsh'")
+
+
+def test_a_byte_order_mark_and_carriage_returns_are_no_mistake(tmp_path: Path) -> None:
+    text = f"{HEAD}# Fine.\ncrash 1\n"
+    (tmp_path / "plain.txt").write_bytes(text.encode())
+    (tmp_path / "notepad.txt").write_bytes(text.replace("\n", "\r\n").encode("utf-8-sig"))
+    plain, notepad = read(tmp_path / "plain.txt"), read(tmp_path / "notepad.txt")
+    assert (notepad.head, notepad.blocks) == (plain.head, plain.blocks)
+    assert [block.commands for block in notepad.blocks] == [["crash 1"]]
 
 
 def test_a_text_comes_back_as_it_was() -> None:
