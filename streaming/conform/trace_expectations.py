@@ -243,6 +243,15 @@ def first_difference(one: Replica, other: Replica) -> int | None:
     return next((offset for offset, (left, right) in pairs if left != right), None)
 
 
+def reported(sample: Sample, ledger: Ledger, losses: Collection[OffsetRange]) -> bool:
+    """All that the leader lacks of what was committed was raised as lost before, which is once."""
+    leader = sample.leader
+    if leader is None:
+        return False
+    gone = {offset for offset, record in ledger if leader.log[offset : offset + 1] != (record,)}
+    return bool(gone) and all(any(r.start <= o < r.end for r in losses) for o in gone)
+
+
 def why_not_visible(name: str, samples: Iterable[Sample]) -> str:
     """The guard that keeps the monitor from judging this invariant in the samples that break it."""
     coherent = [(sample, leader) for sample in samples if (leader := sample.leader) is not None]

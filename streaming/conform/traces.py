@@ -32,6 +32,7 @@ from tidestaff.streaming.conform.trace_expectations import (
     holds_again,
     offsets_wrong,
     owed,
+    reported,
     why_not_visible,
 )
 from tidestaff.streaming.conform.trace_samples import (
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
     from tidestaff.connectors.simulator.kernel.invariants import Ledger
     from tidestaff.connectors.simulator.kernel.state import State
+    from tidestaff.consistency.model import OffsetRange
     from tidestaff.consistency.versions import RuleSet
 
 TABLE_FORMAT: Final = "kafka-truncation-table/1"
@@ -138,6 +140,7 @@ def judge_monitor(
     wrong: list[Difference] = []
     imprecise: list[Difference] = []
     raised: list[tuple[int, str]] = []
+    losses: list[tuple[int, OffsetRange]] = []
     owed_once: set[str] = set()
     justified: set[str] = set()
     history = History()
@@ -169,23 +172,30 @@ def judge_monitor(
                     difference = Difference(f"{place}, {alarm.code}", said, str(alarm.offsets))
                     (imprecise if known else wrong).append(difference)
             history.remember(sample, alarms)
-    unseen = _not_visible(samples, [truth.broken for truth in oracle], raised, owed_once)
+        losses += [(number, a.offsets) for a in alarms if a.code == "TRN001" and a.offsets]
+    unseen = _not_visible(samples, oracle, raised, owed_once, losses)
     return MonitorReport(tuple(wrong), tuple(imprecise), tuple(raised), unseen)
 
 
 def _not_visible(
     samples: Sequence[Sample],
-    broken: Sequence[Sequence[str]],
+    oracle: Sequence[Truth],
     raised: Sequence[tuple[int, str]],
     owed_once: set[str],
+    losses: Sequence[tuple[int, OffsetRange]],
 ) -> dict[str, str]:
     """The broken invariants that were neither owed nor raised, each with the guard that says so."""
+    broken = [truth.broken for truth in oracle]
     found: dict[str, str] = {}
     for name in sorted({name for names in broken for name in names} - owed_once):
         where = [number for number, names in enumerate(broken) if name in names]
         codes = RAISED_BY.get(name, frozenset())
-        if codes and not any(code in codes and number >= where[0] for number, code in raised):
-            found[name] = why_not_visible(name, (samples[number] for number in where))
+        if not codes or any(code in codes and number >= where[0] for number, code in raised):
+            continue
+        earlier = [lost for number, lost in losses if number < where[0]]
+        if codes == {"TRN001"} and reported(samples[where[0]], oracle[where[0]].ledger, earlier):
+            continue
+        found[name] = why_not_visible(name, (samples[number] for number in where))
     return found
 
 

@@ -80,7 +80,6 @@ def test_what_no_bracketed_sample_shows_is_counted_and_says_why() -> None:
     assert Counter(note.partition(": ")[2] for note in notes) == {
         trace_expectations.NOT_COHERENT: 4,
         trace_expectations.NO_FETCH: 3,
-        trace_expectations.OTHER_LEADER: 1,
     }
     quiet = {v.id for v in CASES if v.input.get("kind") in {"good", "benign", "random"}}
     assert not quiet & set(json.loads(runner.to_json(report))["not_visible"])
@@ -104,6 +103,25 @@ def test_what_no_bracketed_sample_shows_is_counted_and_says_why() -> None:
 def test_these_codes_are_raised_at_these_steps(trace: str, raised: list[tuple[int, str]]) -> None:
     assert set(raised) <= set(report_of(trace).raised)
     assert bool(raised) is bool(report_of(trace).raised)
+
+
+def test_a_loss_that_was_raised_before_the_last_replica_lost_it_is_no_blind_spot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "kip101_committed_on_no_replica"
+    assert report_of(name).raised == ((13, "TRN001"),)
+    assert report_of(name).not_visible == {}
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            "tidestaff.streaming.conform.traces.watch", lambda samples, *_: (() for _ in samples)
+        )
+        missed = {difference.where.partition(", ")[2] for difference in report_of(name).wrong}
+        assert "some_replica_has_committed" in missed
+    # What is lost beyond the range that was raised is another loss.
+    samples, _ = samples_of(name)
+    ledger = list(truths(sample.state for sample in samples))[15].ledger
+    assert trace_expectations.reported(samples[15], ledger, [OffsetRange(0, 1)])
+    assert not trace_expectations.reported(samples[15], ledger, [OffsetRange(1, 2)])
 
 
 def test_the_lost_range_is_what_the_ledger_says() -> None:
