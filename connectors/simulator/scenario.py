@@ -123,6 +123,8 @@ def read(path: Path) -> Scenario:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ScenarioError([f"{path}: not a text in UTF-8 ({error.reason})"]) from error
+    except OSError as error:
+        raise ScenarioError([f"{path}: cannot be read: {error.strerror}"]) from error
     return parse(text, str(path), path.stem)
 
 

@@ -44,7 +44,9 @@ def configure(parser: CommandParser, _: Sequence[str]) -> None:
 def run(options: Options) -> int:
     if options.name is not None:
         path = find(options.name)
-        text = path.read_text(encoding="utf-8")
+        # Read as a scenario first: any other file is told as a wrong one, not printed.
+        read(path)
+        text = path.read_text(encoding="utf-8-sig")
         told = json.dumps({"name": path.stem, "text": text}, indent=2) if options.json else text
         print(told.rstrip("\n"))
         return Exit.OK

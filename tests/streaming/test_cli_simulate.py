@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from tidestaff.connectors.simulator.faults import NEVER_LOSE
@@ -17,9 +19,6 @@ from tidestaff.streaming.simulation.performance import Performance
 from tidestaff.streaming.simulation.recording import of_lines
 from tidestaff.streaming.simulation.watch import Watch
 from tidestaff.streaming.sources.row_files import batches, file_name, listed, to_rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
@@ -239,6 +238,38 @@ def test_a_recording_is_not_put_among_other_files(
     assert main(["simulate", "s22-two-fetch-rounds", "--record", place]) == 3
     assert "found 'observations.jsonl' in it, expected an empty or a" in capsys.readouterr().err
     assert [path.read_text() for path in folder.iterdir()] == ["precious"]
+
+
+@pytest.mark.parametrize("command", ["scenarios", "simulate"])
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        pytest.param(b"\xff\xfe\x00", "not a text in UTF-8", id="no-text"),
+        pytest.param(b"junk 1\n", "line 1: found 'junk'", id="no-scenario"),
+        pytest.param(None, "cannot be read: Input/output error", id="unreadable"),
+    ],
+)
+def test_a_file_that_is_no_scenario_is_told_and_not_printed(
+    command: str,
+    content: bytes | None,
+    told: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "mine.txt"
+    path.write_bytes(content or b"")
+    if content is None:
+        monkeypatch.setattr(Path, "read_text", _broken_disk)
+    assert main([command, str(path)]) == 3
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert f"tidestaff: {path}" in said.err
+    assert told in said.err
+
+
+def _broken_disk(*_: object, **__: object) -> str:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def test_one_seed_is_one_history(capsys: pytest.CaptureFixture[str]) -> None:
