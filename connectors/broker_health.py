@@ -86,6 +86,11 @@ class HealthBook:
                     told.append(self._observation(kept, ProblemKind.OK, at_ms, number))
         return told
 
+    @property
+    def untold(self) -> list[Problem]:
+        """What has not lasted long enough to be told: all there is to say of a short run."""
+        return [kept.problem for kept in self._kept.values() if not kept.told]
+
     def _observation(
         self, kept: _Kept, kind: ProblemKind, at_ms: int, number: int
     ) -> HealthObservation:

@@ -15,6 +15,7 @@ from tidestaff.connectors.broker_bracket import bracket_of, targets_of
 from tidestaff.connectors.broker_following import FollowerLineages
 from tidestaff.connectors.broker_health import (
     HealthBook,
+    Problem,
     broker_problem,
     problem_of,
     replica_problems,
@@ -363,6 +364,11 @@ class BrokerConnector:
     def resume(self, told: Iterable[HealthObservation]) -> None:
         """What the last round before a restart had told of itself."""
         self._health.resume(told)
+
+    @property
+    def untold(self) -> Sequence[Problem]:
+        """What could not be read, and has not lasted long enough to be told."""
+        return self._health.untold
 
     def close(self) -> None:
         self._closing()

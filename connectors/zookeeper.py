@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from tidestaff.connectors.broker_answers import Software, TopicValues
-from tidestaff.connectors.broker_health import HealthBook, problem_of
+from tidestaff.connectors.broker_health import HealthBook, Problem, problem_of
 from tidestaff.connectors.broker_options import options_of
 from tidestaff.connectors.broker_settings import ClusterSettings
 from tidestaff.connectors.errors import ConnectorError, OptionError, UnsupportedRequestError
@@ -125,6 +125,11 @@ class ZookeeperConnector:
     def resume(self, told: Iterable[HealthObservation]) -> None:
         """What the last round before a restart had told of itself."""
         self._health.resume(told)
+
+    @property
+    def untold(self) -> Sequence[Problem]:
+        """What could not be read, and has not lasted long enough to be told."""
+        return self._health.untold
 
     def close(self) -> None:
         self._metadata.close()

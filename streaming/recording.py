@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from tidestaff.connectors.broker_health import Problem
     from tidestaff.connectors.wire import Row
     from tidestaff.streaming.settings import Cluster
 
@@ -55,6 +56,8 @@ class Recorder:
         self.cluster, self.folder = cluster, folder
         self.written = Written()
         self.error: BaseException | None = None
+        self.untold: Sequence[Problem] = ()
+        """What the last round could not read, where it had not lasted long enough for a row."""
         self._suffix, self._rounds_a_file = suffix, rounds_a_file
         self._kept: list[Row] = []
         self._rounds = 0
@@ -94,7 +97,9 @@ class Recorder:
             collector.origin_ms = int(time.time() * 1_000) - collector.cluster.now_ms
         due = time.monotonic()
         while not stopping.is_set() and not getattr(collector, "finished", False):
-            yield linker.link(collector.round())
+            seen = collector.round()
+            self.untold = getattr(collector, "untold", ())
+            yield linker.link(seen)
             due += pause_s
             if not fast:
                 stopping.wait(max(0.0, due - time.monotonic()))
@@ -147,12 +152,18 @@ def record_all(
             raise each.error
     total = sum((each.written for each in recorders), Written())
     if not total.rows and rounds is not None:
-        names = ", ".join(each.cluster.name for each in recorders)
-        raise CommandError(
-            f"clusters: {names}: nothing was seen in {rounds} rounds, so nothing was written",
-            "check that the cluster can be reached; with more rounds the recording tells why",
-        )
+        raise _nothing_seen(recorders, rounds)
     return total
+
+
+def _nothing_seen(recorders: Sequence[Recorder], rounds: int) -> CommandError:
+    """A source that is silent says so after some rounds only; fewer must not hide the reason."""
+    names = ", ".join(each.cluster.name for each in recorders)
+    what = f"clusters: {names}: nothing was seen in {rounds} rounds, so nothing was written"
+    problem = next((problem for each in recorders for problem in each.untold), None)
+    if problem is None:
+        return CommandError(what, "check that the cluster can be reached, and take more rounds")
+    return CommandError(f"{what}: {problem.reason}", problem.remedy)
 
 
 def _consumed(source: KafkaSource, stopping: threading.Event) -> Iterator[list[Row]]:

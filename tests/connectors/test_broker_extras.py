@@ -7,6 +7,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ from tidestaff.connectors.errors import (
     UnsupportedRequestError,
 )
 from tidestaff.connectors.linking import Linker
-from tidestaff.connectors.pacing import Pace
+from tidestaff.connectors.pacing import Pace, Rest
 from tidestaff.connectors.wire import GONE
 from tidestaff.consistency.model import (
     Bracket,
@@ -381,6 +382,28 @@ def test_requests_of_several_threads_are_spread_evenly() -> None:
     for _ in range(4):
         pace.wait()
     assert slept == pytest.approx([0.1, 0.2, 0.3])
+
+
+def test_who_fails_rests_twice_as_long_each_time_up_to_a_limit() -> None:
+    longest = Random(1)  # noqa: S311 - its values are set
+    longest.uniform = lambda _, most: most  # type: ignore[method-assign]
+    rest: Rest[str] = Rest(1_000, 5_000, longest)
+    for pause_ms in (1_000, 2_000, 4_000, 5_000, 5_000):
+        rest.failed("broker", 0)
+        assert rest.resting("broker", pause_ms - 1)
+        assert not rest.resting("broker", pause_ms)
+    rest.succeeded("broker")
+    assert not rest.resting("broker", 0)
+
+
+def test_several_who_failed_together_are_not_asked_again_together() -> None:
+    rest: Rest[int] = Rest(10_000, 10_000, Random(1))  # noqa: S311 - the same each time
+    for broker in range(50):
+        rest.failed(broker, 0)
+    awake = [sum(not rest.resting(b, at_ms) for b in range(50)) for at_ms in range(0, 10_001, 500)]
+    assert awake[16] == 0  # after 8 s
+    assert awake[-1] == 50
+    assert len(set(awake)) > 3
 
 
 def test_a_round_begins_a_little_later_by_chance() -> None:

@@ -28,7 +28,9 @@ time is fixed. With KRaft a broker's cache is asked, which may be behind, too: 1
 the topic was deleted and made again under its name: the metadata has the new id at once, each
 broker sets the directory of the old one aside when it comes to that change. No setting of Kafka
 bounds how long it takes to work through a large one (it renames directories one by one), so the
-minute is fixed""",
+minute is fixed. So it is with KRaft. With ZooKeeper the name is free only when every broker has set
+its directory aside, and no more is lawful than metadata that lags (10 s): there the minute is more
+than is needed""",
     "REG001": """\
 the process died, or stands still, and its session has not ended: session timeout, as the brokers
 tell it (6 s here, 18 s as shipped). 15 s more, fixed, are for a registration read from a server

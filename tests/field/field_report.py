@@ -58,9 +58,6 @@ healthy clusters every finding is a false one. "No answer": a tool that had not 
 or failed each time. A stale registration needs a broker that died, which the tools see before the
 registration is forged. In rows where nothing was measured the tools were
 asked once, after the monitor had found the fault.
-Rows of f07a229 and aff247f: a tool that still waited for its answer was ended after 25 s and is
-told as "nothing", and one that was to come after it as "0 asked" (SIGSTOP, zombie): there it is not
-known when they would have found something.
 """
 
 BROKE_OFF: Final = "the whole"
@@ -73,7 +70,8 @@ by hand. Each row is one experiment: what Kafka's rules say must come of it, and
 in the last column is a row that failed, and stays until it holds. "Grave" alerts are those of loss,
 divergence and protocol; a broker that is killed or paused is lawfully told as silent (SRC001). "Of"
 is the commit that was run, with a + where it had changes on top; "older" rows were run before that
-was kept.
+was kept. 04f145c, c3aa1f9 and 1791ee2 are steps of work that came in whole, as a3eea98, and are not
+in the history by themselves.
 """
 
 

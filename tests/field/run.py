@@ -62,7 +62,7 @@ def injected(folder: Path, options: argparse.Namespace, keep: Keep) -> None:
 
 def kip101(folder: Path, options: argparse.Namespace, keep: Keep) -> None:
     for number, kind in enumerate(_wanted((OLD, MIDDLE, NEW), options)):
-        for diverge in (True, False) if kind == OLD else (True,):
+        for diverge in (True, False):
             place = folder / f"{number}-{diverge}"
             outcome = field_kip101.play(place, kind.version, diverge=diverge)
             for row in kip101_rows(outcome, kind, diverge=diverge):

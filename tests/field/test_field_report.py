@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.field.field_report import BROKE_OFF, Row, merge
+from tests.field.field_report import BROKE_OFF, Row, load, merge
+from tests.field.lab import CLUSTERS
 
 
 def row(experiment: str, cluster: str, section: str = "injected", seen: str = "") -> Row:
@@ -36,3 +37,22 @@ def test_that_a_section_broke_off_stays_until_it_runs_again(
 ) -> None:
     found = merge([row(BROKE_OFF, where)], [ran])
     assert (BROKE_OFF in {each.experiment for each in found}) is stays
+
+
+def _ran(section: str) -> set[tuple[str, str]]:
+    return {(row.experiment, row.cluster) for row in load() if row.section == section}
+
+
+def test_every_form_of_kip_101_was_run_on_every_version_the_page_compares() -> None:
+    forms = (
+        "C's watermark was checkpointed",
+        "C is killed at once",
+        "S-24 both crash, and A's disk has not kept its tail",
+    )
+    versions = ("0.10.2.2", "1.1.1", "3.9.1")
+    assert {(form, f"{v}-zookeeper") for form in forms for v in versions} == _ran("kip101")
+
+
+@pytest.mark.parametrize("section", ["truncation", "lively", "injected"])
+def test_a_section_has_rows_of_every_cluster(section: str) -> None:
+    assert {cluster for _, cluster in _ran(section)} == set(map(str, CLUSTERS))

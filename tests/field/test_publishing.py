@@ -116,6 +116,18 @@ def until(done: Callable[[], bool], within_s: float = 120.0) -> None:
         time.sleep(0.5)
 
 
+def writers(lab: Lab, topic: str) -> set[int]:
+    """Producer ids of all batches on the disk, by Kafka's own layout; -1 of one without any, whose
+    batches come twice when an answer is lost."""
+    found = set()
+    for file in lab.log_dir(1).glob(f"{topic}-*/*.log"):
+        data, at = file.read_bytes(), 0
+        while at + 61 <= len(data):
+            found.add(int.from_bytes(data[at + 43 : at + 51], "big", signed=True))
+            at += 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+    return found
+
+
 def topics(lab: Lab) -> set[str]:
     return {each.topic for each in lab.clients.describe()}
 
@@ -143,6 +155,9 @@ def test_every_row_arrives_in_order_and_nothing_is_written_where_is_watched(
     assert told["rounds"] >= 4
     assert told["rows"] == len(found)
     assert {row.kind for _, row in found} == {CLUSTER, PARTITION}
+    producers = writers(clusters.transport, "rows")
+    assert producers
+    assert -1 not in producers
     places: dict[str, set[int]] = {}
     for number, row in found:
         places.setdefault(row.subject, set()).add(number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any, Final
 
 import pytest
 from tidestaff.connectors.broker_answers import ListedPartition
@@ -16,6 +17,7 @@ from tests.connectors.watched import partitions
 pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
 
 FOLLOWERS = range(2, 8)
+READER: Final = "tidestaff.connectors.kafka_python_reader.KafkaPythonReader"
 
 
 class Crowd:
@@ -49,21 +51,38 @@ def _cluster() -> FakeCluster:
     return made
 
 
+def _collector(**options: object) -> Any:
+    source = {
+        "type": "direct",
+        "collector": "brokers",
+        "options": {"bootstrap_servers": "somewhere:9092", **options},
+    }
+    return collector_of(Cluster.model_validate({"name": "east", "source": source}))
+
+
 @pytest.mark.parametrize("concurrency", [1, 2, 3])
 def test_no_more_brokers_are_asked_at_once_than_the_options_allow(
     concurrency: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster, crowd = _cluster(), Crowd(concurrency)
     cluster.before = crowd
-    monkeypatch.setattr(
-        "tidestaff.connectors.kafka_python_reader.KafkaPythonReader", lambda *_, **__: cluster
-    )
-    options = {"bootstrap_servers": "somewhere:9092", "concurrency": concurrency, "jitter_ms": 0}
-    source = {"type": "direct", "collector": "brokers", "options": options}
-    collector = collector_of(Cluster.model_validate({"name": "east", "source": source}))
+    monkeypatch.setattr(READER, lambda *_, **__: cluster)
+    collector = _collector(concurrency=concurrency, jitter_ms=0)
     try:
         (seen,) = partitions(collector.round())
     finally:
-        collector.close()  # type: ignore[attr-defined]
+        collector.close()
     assert len(seen.replicas) == 1 + len(FOLLOWERS)
     assert crowd.most == concurrency
+
+
+def test_no_more_requests_a_second_are_sent_than_the_options_allow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(READER, lambda *_, **more: given.update(more) or _cluster())
+    _collector(requests_per_second=50).close()
+    began = time.monotonic()
+    for _ in range(6):  # the reader asks its pace before each request
+        given["pace"]()
+    assert time.monotonic() - began >= 5 / 50 * 0.95

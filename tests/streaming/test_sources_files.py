@@ -166,7 +166,8 @@ def test_a_recorder_that_fails_ends_those_beside_it_and_their_rounds_are_kept(
                 "collector": "brokers",
                 "options": {"bootstrap_servers": "127.0.0.1:1", "timeout_ms": 500},
             },
-            "nothing was seen in 1 rounds",
+            "nothing was seen in 1 rounds, so nothing was written: "
+            "no broker of 127.0.0.1:1 answers",
             id="a-cluster-that-cannot-be-reached",
         ),
     ],
