@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from tidestaff.consistency.errors import ConsistencyError as ConsistencyError
+from tidestaff.consistency.errors import FormatError as FormatError
+from tidestaff.consistency.errors import UnknownVersionError as UnknownVersionError
+
 # These alone can be had without the rest, which takes longer to import than a short command runs.
 from tidestaff.consistency.partitions import BrokerId as BrokerId
 from tidestaff.consistency.partitions import EpochEntry as EpochEntry

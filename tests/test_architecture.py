@@ -22,7 +22,7 @@ VOCABULARY = {
     *("model", "partitions", "errors", "batches", "checkpoint_files", "znodes", "versions"),
     "topic_ids",
 }
-SIMULATOR_VOCABULARY = {"model", "errors"}
+SIMULATOR_VOCABULARY = {"model"}
 
 # What would let a rule depend on anything but its arguments.
 IMPURE_MODULES = {

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidestaff.connectors.simulator import following, leading
 from tidestaff.connectors.simulator.settings import Settings
-from tidestaff.consistency.errors import ConsistencyError
-from tidestaff.consistency.model import TopicPartition
+from tidestaff.consistency.model import ConsistencyError, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from tidestaff.consistency.errors import UnknownVersionError
+from tidestaff.consistency.model import UnknownVersionError
 
 
 class TruncationProtocol(Enum):

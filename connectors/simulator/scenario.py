@@ -31,7 +31,7 @@ from tidestaff.connectors.simulator.scenario_commands import (
 )
 from tidestaff.connectors.simulator.scenario_settings import MOST_DIGITS, SETTINGS
 from tidestaff.connectors.simulator.settings import Settings
-from tidestaff.consistency.errors import ConsistencyError
+from tidestaff.consistency.model import ConsistencyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from tidestaff.consistency.errors import FormatError
+from tidestaff.consistency.model import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

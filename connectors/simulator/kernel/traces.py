@@ -19,8 +19,7 @@ from tidestaff.connectors.simulator.kernel.invariants import (
 )
 from tidestaff.connectors.simulator.kernel.rules import RuleSet, rules_from
 from tidestaff.connectors.simulator.kernel.state import State, initial_state
-from tidestaff.consistency.errors import ConsistencyError, FormatError
-from tidestaff.consistency.model import NO_LEADER
+from tidestaff.consistency.model import NO_LEADER, ConsistencyError, FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
