@@ -7,6 +7,7 @@ puts it beside. What a target must not do is written to the standard error with 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import shlex
 import subprocess
 import sys
@@ -26,6 +27,10 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", choices=[[], *BY_NAME], help="all unless named")
     parser.add_argument("--seconds", type=int, default=60, help="for each target")
     options = parser.parse_args()
+    if importlib.util.find_spec("atheris") is None:
+        parser.error(
+            "atheris is not there: 'make fuzz' puts it into .fuzz; PYTHONPATH must name it"
+        )
     failed = [each for each in options.targets or BY_NAME if not searched(each, options.seconds)]
     if failed:
         print(f"found something in: {', '.join(failed)}", file=sys.stderr)
@@ -44,11 +49,13 @@ def searched(target: str, seconds: int) -> bool:
         artefacts = f"-artifact_prefix={bad}/"
         start = _launcher(Path(folder) / "guided", target)
         found = _run(start, *common, artefacts, f"-max_total_time={seconds}", str(work))
-        _run(start, *common, "-merge=1", str(small), str(work))
+        merged = _run(start, *common, "-merge=1", str(small), str(work))
         crashes = [path.read_bytes() for path in bad.iterdir()]
-        keep(target, [path.read_bytes() for path in (*small.iterdir(), *bad.iterdir())])
+        found_so_far = [path.read_bytes() for path in (*small.iterdir(), *bad.iterdir())]
+        # A merge that broke off has left something out: nothing that was kept goes for that.
+        keep(target, found_so_far if merged == 0 else [*kept(target), *found_so_far])
         print(f"{target}: {len(list(small.iterdir()))} inputs, {len(crashes)} defects", flush=True)
-        return found == 0 and not crashes
+        return found == merged == 0 and not crashes
 
 
 def _launcher(path: Path, target: str) -> Path:
