@@ -131,7 +131,8 @@ def encode_answer(broker: int, at_ms: int, disk: Disk) -> bytes:
 
 
 def replica_value(replica: DiskReplica) -> dict[str, Any]:
-    return {
+    broken = {} if replica.broken_at is None else {"broken_at": replica.broken_at}
+    return broken | {
         "topic": replica.partition.topic,
         "partition": replica.partition.partition,
         "log_dir": replica.log_dir,
@@ -193,6 +194,7 @@ def _replica(found: object) -> DiskReplica:
         lineage=None if lineage is None else _lineage(lineage),
         read_at_ms=_optional(body, "read_at_ms"),
         cleaner_offset=_optional(body, "cleaner_offset"),
+        broken_at=_optional(body, "broken_at"),
     )
 
 

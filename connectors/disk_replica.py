@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 class DiskReplica(NamedTuple):
     """One replica by its files. None: not there, not asked for, or not readable (a problem says
-    so). `online` is False for one that was last seen in a directory that is offline now."""
+    so). `broken_at`: the log does not end as one may; whole batches come up to there. `online` is False for one that was last seen in a directory that is offline now."""
 
     partition: TopicPartition
     log_dir: str
@@ -23,3 +23,4 @@ class DiskReplica(NamedTuple):
     lineage: Lineage | None = None
     read_at_ms: int | None = None
     cleaner_offset: int | None = None
+    broken_at: int | None = None

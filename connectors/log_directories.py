@@ -248,8 +248,9 @@ class LogDirectories:
     ) -> DiskReplica:
         found = self._replica_reader.read(parent, held.path, partition, files, log_ends=log_ends)
         start = (held.log_starts or {}).get(partition)
-        if found.end is not None:
-            first = found.end.log_start_offset
+        end = found.end if found.end is not None else found.broken
+        if end is not None:
+            first = end.log_start_offset
             start = first if start is None else max(start, first)
         return DiskReplica(
             partition,
@@ -262,6 +263,7 @@ class LogDirectories:
             lineage=found.lineage,
             read_at_ms=self._now_ms(),
             cleaner_offset=(held.cleaner_offsets or {}).get(partition),
+            broken_at=None if found.broken is None else found.broken.log_end_offset,
         )
 
 

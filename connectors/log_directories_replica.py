@@ -14,6 +14,7 @@ from tidestaff.connectors.log_directories_files import (
     opened_directory,
     read_text,
 )
+from tidestaff.connectors.segments import Ending
 from tidestaff.connectors.segments_in_log import log_end
 from tidestaff.consistency.checkpoint_files import (
     LEADER_EPOCHS,
@@ -83,11 +84,13 @@ class FileReader:
 
 
 class ReplicaFiles(NamedTuple):
-    """What the small files of one replica say, and where its log ends (None: not asked for)."""
+    """What the small files of one replica say, and where its log ends (None: not asked for, or not
+    as one may: `broken`)."""
 
     topic_id: str | None
     lineage: Lineage | None
     end: LogEnd | None = None
+    broken: LogEnd | None = None
 
 
 class _Kept(NamedTuple):
@@ -127,10 +130,12 @@ class ReplicaReader:
             return kept.files
         place = f"{path}/{partition}"
         with opened_directory(str(partition), parent, place) as directory:
-            end = self._log_end(directory, partition, place, files.problems) if log_ends else None
+            end = broken = None
+            if log_ends:
+                end, broken = self._log_end(directory, partition, place, files.problems)
             identities = _identities_in(directory)
             if kept is not None and kept.identities == identities:
-                return kept.files._replace(end=end)
+                return kept.files._replace(end=end, broken=broken)
             said = files.parsed(
                 *(PARTITION_METADATA, directory, place, parse_partition_metadata),
                 largest=SMALL_TEXT,
@@ -145,23 +150,26 @@ class ReplicaReader:
         self._kept.pop((path, partition), None)
         if said.readable and epochs.readable:
             self._kept[path, partition] = _Kept(identities, found)
-        return found._replace(end=end)
+        return found._replace(end=end, broken=broken)
 
     def _log_end(
         self, directory: int, partition: TopicPartition, place: str, problems: Problems
-    ) -> LogEnd | None:
+    ) -> tuple[LogEnd | None, LogEnd | None]:
+        """Where the log ends; or else where it breaks off."""
         try:
             end = log_end(directory, place, self._ends.get(partition))
         except FileGoneError:
-            return None
+            return None, None
         except FileUnreadableError as error:
             problems.unreadable(error.place, error, partition)
-            return None
+            return None, None
         if end is None:
             self._ends.pop(partition, None)
-            return None
+            return None, None
         self._ends[partition] = end
-        return end if problems.log_tail(place, end, partition) else None
+        if problems.log_tail(place, end, partition):
+            return end, None
+        return None, end if end.end.ending is Ending.CORRUPT else None
 
 
 def _identities(parent: int, partition: TopicPartition) -> tuple[Identity, Identity]:

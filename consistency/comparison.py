@@ -123,9 +123,14 @@ class Comparison:
         if begun > question.offsets.start:
             self._begin_later(question, begun)
             return
+        broken = [a.unreadable_at for a in answers.values() if a.unreadable_at and a.batches]
+        if question.offsets.start < min(broken, default=0) < question.offsets.end:
+            self._cut(question, min(broken))
+            return
         for broker, answer in answers.items():
-            self._take_faults(broker, answer)
-        readable = {b: a for b, a in answers.items() if a.unreadable_at is None}
+            self._take_faults(question, broker, answer)
+        end = question.offsets.end
+        readable = {b: a for b, a in answers.items() if not _breaks_below(end, a)}
         if len(readable) < 2:
             self._leave_out(question.offsets, "fewer than two copies can be read there")
         elif len({a.digest for a in readable.values()}) == 1:
@@ -205,13 +210,20 @@ class Comparison:
         else:
             self._advance(question)
 
-    def _take_faults(self, broker: BrokerId, answer: RangeDigest) -> None:
+    def _cut(self, question: Question, at: int) -> None:
+        """A copy cannot be read from there on: what lies below is compared with it, too."""
+        start, end = question.offsets
+        for offsets in (OffsetRange(at, end), OffsetRange(start, at)):
+            self._open.appendleft(Question(question.window._replace(offsets=offsets)))
+
+    def _take_faults(self, question: Question, broker: BrokerId, answer: RangeDigest) -> None:
         if answer.invalid_at is not None:
-            why = answer.reason or "its checksum does not match its bytes"
+            why = "its checksum does not match its bytes"
             self._corrupt.setdefault(broker, Corrupt(broker, answer.invalid_at, why))
-        if answer.unreadable_at is not None:
-            self._corrupt.setdefault(broker, Corrupt(broker, answer.unreadable_at, answer.reason))
-            self.unreadable(broker, f"from offset {answer.unreadable_at} on: {answer.reason}")
+        if answer.unreadable_at is not None and _breaks_below(question.offsets.end, answer):
+            at = answer.unreadable_at if answer.batches else question.offsets.start
+            self._corrupt.setdefault(broker, Corrupt(broker, at, answer.reason))
+            self.unreadable(broker, f"from offset {at} on: {answer.reason}")
 
     def _settle(self, question: Question, epoch: int | None) -> None:
         if epoch is not None:
@@ -249,6 +261,12 @@ class Comparison:
             self._uncompared[-1] = Uncompared(both, why, last.batches + batches)
         else:
             self._uncompared.append(Uncompared(offsets, why, batches))
+
+
+def _breaks_below(end: int, answer: RangeDigest) -> bool:
+    """Whether something of the range is missing: what breaks at its end does not belong to it.
+    Of a copy that failed while it was read nothing is digested at all."""
+    return answer.unreadable_at is not None and (answer.unreadable_at < end or not answer.batches)
 
 
 def _conflict(found: Mapping[BrokerId, BatchMark | None]) -> bool:

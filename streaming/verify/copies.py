@@ -111,18 +111,22 @@ def extent_of_files(broker: BrokerId, replica: DiskReplica, *, compacted: bool) 
     """A copy by its files; or why it cannot be compared."""
     if not replica.online:
         return "its log directory is offline"
-    if replica.log_end_offset is None or replica.log_start_offset is None:
-        return "its segments cannot be read"
-    if replica.high_watermark is None:
+    start, end = replica.log_start_offset, replica.log_end_offset
+    if replica.high_watermark is None and (end is not None or replica.broken_at is not None):
         return "replication-offset-checkpoint names no high watermark for it"
-    start = replica.log_start_offset
+    if replica.broken_at is not None and replica.high_watermark is not None:
+        # It is read as far as it goes: below the watermark that ends with the place where it
+        # breaks; above it is what a crash leaves and the broker cuts off when it starts.
+        end = max(replica.broken_at, replica.high_watermark)
+    if start is None or end is None or replica.high_watermark is None:
+        return "its segments cannot be read"
     cleaned = replica.cleaner_offset
     return Extent(
         broker,
         start,
         # Files are written at different times: a watermark may be older than the log start.
         max(replica.high_watermark, start),
-        max(replica.log_end_offset, start),
+        max(end, start),
         replica.lineage,
         cleaned if cleaned is not None else None if compacted else 0,
         topic_id=replica.topic_id,

@@ -44,7 +44,8 @@ def lineage(batches: Sequence[BatchMark]) -> Lineage:
 
 @dataclass
 class Copy:
-    """One replica. `broken_from`: what stands there is no header."""
+    """One replica. `broken_from`: what stands there is no header; a digest is of
+    what stands before it, as that of files is."""
 
     broker: int
     batches: list[BatchMark]
@@ -76,8 +77,10 @@ class Copy:
         held = self.within(offsets)
         if offsets.start < self.log_start:
             return RangeDigest(offsets, starts_at=self.log_start)
-        if self.broken_from is not None and self.broken_from < offsets.end:
-            return RangeDigest(offsets, unreadable_at=self.broken_from, reason="no header")
+        broken_at = None
+        if self.broken_from is not None and self.broken_from <= offsets.end:
+            broken_at = max(self.broken_from, offsets.start)
+            held = [b for b in held if b.last_offset < broken_at]
         return RangeDigest(
             offsets,
             hash(tuple(b.identity for b in held)),
@@ -85,6 +88,8 @@ class Copy:
             sum(b.records or 1 for b in held),
             held[-1].leader_epoch if held else None,
             invalid_at=next((b.first_offset for b in held if b.intact is False), None),
+            unreadable_at=broken_at,
+            reason="" if broken_at is None else "no header",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from tidestaff.consistency.batches import BatchMark, Extent
+from tidestaff.consistency.batches import BatchMark, Extent, RangeDigest
 from tidestaff.consistency.comparison import Comparison
 from tidestaff.consistency.comparison_verdict import Outcome
 from tidestaff.consistency.minority import (
@@ -197,6 +197,38 @@ def test_a_copy_that_cannot_be_read_is_named_and_the_rest_is_compared() -> None:
     assert [(each.broker, each.offset) for each in verdict.corrupt] == [(3, 9)]
     assert verdict.unread == ((3, "from offset 9 on: no header"),)
     assert verdict.uncompared == ()
+
+
+@pytest.mark.parametrize("span", [1 << 62, 3], ids=["in-one-question", "in-many"])
+def test_what_differs_below_the_place_where_a_copy_breaks_is_told_too(span: int) -> None:
+    copies = three(broken_from=9)
+    copies[2].batches[0] = copies[2].batches[0]._replace(crc=77)
+    verdict = compared(copies, span=span)
+    assert verdict.outcome is Outcome.DIVERGED
+    assert [(each.offsets, each.minority) for each in verdict.differences] == [((0, 5), (3,))]
+    assert [(each.broker, each.offset) for each in verdict.corrupt] == [(3, 9)]
+    assert verdict.equal_up_to == 0
+
+
+def test_a_payload_that_rots_and_a_place_without_a_header_are_told_each_by_its_reason() -> None:
+    copies = three(broken_from=9)
+    copies[2].batches[0] = copies[2].batches[0]._replace(intact=False)
+    verdict = compared(copies)
+    (found,) = verdict.corrupt
+    assert (found.offset, found.why) == (0, "its checksum does not match its bytes")
+    assert verdict.unread == ((3, "from offset 9 on: no header"),)
+
+
+def test_a_copy_that_fails_while_it_is_read_accuses_nobody_of_holding_something_else() -> None:
+    found = Comparison([copy.extent for copy in three()])
+    question = found.question()
+    assert question is not None
+    whole = RangeDigest(question.offsets, 7, batches=3)
+    failed = RangeDigest(question.offsets, unreadable_at=20, reason="Input/output error")
+    found.digests(question, {1: whole, 2: whole, 3: failed})
+    assert found.question() is None
+    assert found.verdict().differences == ()
+    assert found.verdict().unread == ((3, "from offset 0 on: Input/output error"),)
 
 
 def test_rot_that_all_copies_share_is_corrupt_and_not_diverged() -> None:

@@ -445,6 +445,30 @@ def test_a_copy_that_goes_away_while_it_is_read_is_named(
     assert "not there any more" in found["partitions"][0]["unread"]["3"]
 
 
+@pytest.mark.parametrize("by_agents", [False, True], ids=["directories", "agents"])
+def test_a_newest_segment_that_breaks_off_is_read_as_far_as_it_goes(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str], *, by_agents: bool
+) -> None:
+    flip(brokers[2] / "t-0" / SEGMENT, 2, 20)
+    flip(brokers[2] / "t-0" / SEGMENT, 6, 16)  # the message format
+    with agents(brokers) as urls:
+        where = ["--agents", urls] if by_agents else of(brokers)
+        code, found = verify(capsys, *where)
+    broken, whole = found["partitions"]
+    assert (code, broken["verdict"], whole["verdict"]) == (2, "diverged", "equal")
+    assert [(d["start"], d["wrong"]) for d in broken["differences"]] == [(2, [3])]
+    assert broken["unread"]["3"].startswith("from offset 6 on: no batch at byte")
+
+
+def test_what_a_crash_leaves_behind_the_watermark_hides_no_copy(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (brokers[2] / "t-0" / SEGMENT).open("ab") as file:
+        file.write(bytes(range(1, 200)))
+    code, found = verify(capsys, *of(brokers))
+    assert (code, found["partitions"][0]["copies"]) == (0, [1, 2, 3])
+
+
 def test_where_the_cleaners_file_cannot_be_read_nobody_is_accused(
     brokers: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
