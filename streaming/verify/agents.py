@@ -82,6 +82,7 @@ class AgentSource:
     at_once = 2_000
     bytes_at_once = 1 << 32
     marks_at_once = 64
+    bytes_a_round = float("inf")
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from tidestaff.consistency.batches import Extent
 from tidestaff.consistency.model import HealthObservation, PartitionObservation, TopicPartition
 from tidestaff.streaming.commands.exits import CommandError
 from tidestaff.streaming.verify.agents import AgentDigests
-from tidestaff.streaming.verify.copies import NO_ANSWER, PartitionCopies, Traffic
+from tidestaff.streaming.verify.copies import NO_ANSWER, PartitionCopies, Traffic, bytes_a_round
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -61,6 +61,7 @@ class BrokerSource:
         self.kind = "brokers" if agents is None else "brokers and agents"
         self.at_once = 64 if agents is None else 2_000
         self.bytes_at_once = _WIRE_BYTES if agents is None else 1 << 32
+        self.bytes_a_round = bytes_a_round(bytes_a_second if agents is None else 0)
         self.marks_at_once = 4_096 if agents is None else 64
 
     def partitions(self, wanted: Callable[[str], bool]) -> list[PartitionCopies]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     Asked = Sequence[tuple[TopicPartition, OffsetRange]]
 
 NO_ANSWER: Final = "it gave no answer for this partition"
+_LONGEST_ROUND_S: Final = 5.0
 _COMPACTED: Final = re.compile(r"__consumer_offsets|__transaction_state|__share_group_state")
 
 
@@ -77,6 +78,8 @@ class CopySource(Protocol):
     bytes_at_once: int
     """Of one copy of one partition, in one question."""
     marks_at_once: int
+    bytes_a_round: float
+    """Of all copies together, as far as it goes: what Ctrl-C waits for."""
 
     def partitions(self, wanted: Callable[[str], bool]) -> list[PartitionCopies]: ...
     def again(
@@ -100,6 +103,11 @@ class CopySource(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def bytes_a_round(bytes_a_second: float) -> float:
+    """Where bytes are paced a round ends in some seconds: what it has read can be gone on from."""
+    return bytes_a_second * _LONGEST_ROUND_S if bytes_a_second else float("inf")
 
 
 def is_compacted(topic: str, told: Callable[[str], bool]) -> bool:

@@ -14,6 +14,7 @@ from tidestaff.streaming.verify.copies import (
     NO_ANSWER,
     PartitionCopies,
     Traffic,
+    bytes_a_round,
     extent_of_files,
     is_compacted,
 )
@@ -52,6 +53,7 @@ class DirectorySource:
         check: bool = False,
     ) -> None:
         self.bytes_at_once = _CHECKED_AT_ONCE if check else _BYTES_AT_ONCE
+        self.bytes_a_round = bytes_a_round(bytes_a_second if check else 0)
         self._compacted = compacted
         self._rate = ByteRate(bytes_a_second, time.monotonic, time.sleep)
         self.by_broker = _by_broker(paths)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _LOOKED_AT: Final = 3
 _UNKNOWN_SPAN: Final = 1 << 20
+_LEAST_AT_ONCE: Final = 1 << 20
+"""Less than a fetch brings is not asked for."""
 
 
 class Result(NamedTuple):
@@ -103,8 +105,7 @@ class Verification:
         self._bytes, self._partitions = sum(each.bytes for each in listed), len(listed)
         self._weight = max(sum(map(_offsets, listed)), 1)
         while (waiting or self.active) and not self._stop.is_set():
-            while waiting and len(self.active) < self._source.at_once:
-                self.active.append(self._begin(waiting.popleft()))
+            self._fill(waiting)
             self._round()
             self._progress()
         if self._stop.is_set():
@@ -134,6 +135,23 @@ class Verification:
             found |= {p: _by_lineage(fresh) for p, fresh in self._again(odd).items()}
         return list(found.values())
 
+    def _fill(self, waiting: deque[PartitionCopies]) -> None:
+        """As many as are worth asking for together, and no more than a round may read."""
+        read = sum(self._weighs(item.copies) for item in self.active)
+        while waiting and len(self.active) < self._source.at_once:
+            read += self._weighs(waiting[0])
+            if self.active and read > self._source.bytes_a_round:
+                return
+            self.active.append(self._begin(waiting.popleft()))
+
+    def _weighs(self, copies: PartitionCopies) -> float:
+        """Bytes of one question to all copies."""
+        return min(copies.bytes, self._at_once(copies) * len(copies.extents))
+
+    def _at_once(self, copies: PartitionCopies) -> float:
+        most = self._source.bytes_a_round / max(len(copies.extents), 1)
+        return min(self._source.bytes_at_once, max(most, _LEAST_AT_ONCE))
+
     def _begin(self, copies: PartitionCopies, looked: int = 1) -> _Item:
         offsets = _offsets(copies)
         reached = self._done_to.get(copies.partition)
@@ -141,7 +159,7 @@ class Verification:
         if copies.bytes and copies.extents:
             a_copy = copies.bytes / len(copies.extents)
             longest = max(e.log_end_offset - e.log_start_offset for e in copies.extents)
-            span = int(max(self._source.bytes_at_once * longest / a_copy, 1))
+            span = int(max(self._at_once(copies) * longest / a_copy, 1))
         elif self._source.bytes_at_once >= 1 << 32:
             span = 1 << 62
         comparison = Comparison(

@@ -9,7 +9,7 @@ import pytest
 from tidestaff.consistency.batches import Extent, RangeDigest
 from tidestaff.consistency.comparison_verdict import Outcome
 from tidestaff.consistency.model import TopicPartition
-from tidestaff.streaming.verify.copies import PartitionCopies, Traffic
+from tidestaff.streaming.verify.copies import PartitionCopies, Traffic, bytes_a_round
 from tidestaff.streaming.verify.progress import line
 from tidestaff.streaming.verify.running import Progress, Verification
 
@@ -21,12 +21,16 @@ if TYPE_CHECKING:
 SIZE: Final = 1_000
 PARTITION: Final = TopicPartition("t", 0)
 WITHIN_S: Final = 5.0
+MB: Final = 1_000_000
+MANY: Final = 50
+OFFSETS: Final = 10_000
 
 
 class SlowSource:
     """Two copies of ten offsets, read in one question; in its middle `half_way` is called."""
 
     kind, live, at_once, bytes_at_once, marks_at_once = "slow", False, 1, SIZE, 64
+    bytes_a_round = float("inf")
     traffic = Traffic(0, 0)
 
     def __init__(self, half_way: Callable[[], None]) -> None:
@@ -92,3 +96,39 @@ def test_that_ctrl_c_was_heard_is_told_with_what_the_next_one_does() -> None:
     told = line(Progress(3, 12, 0.25, 50e6, 10.0, stopping=True))
     assert told.endswith("25%  ends after this; Ctrl-C again: at once")
     assert len(told) < 80
+
+
+class PacedSource(SlowSource):
+    """Many partitions of two copies, a megabyte each."""
+
+    at_once, bytes_at_once = 64, 1 << 26
+    bytes_a_round = bytes_a_round(2 * MB)
+
+    def partitions(self, wanted: Callable[[str], bool]) -> list[PartitionCopies]:
+        found = []
+        for number in range(MANY):
+            copies = PartitionCopies(
+                TopicPartition("t", number), [Extent(b, 0, 10, 10, (), 0) for b in (1, 2)]
+            )
+            copies.bytes = 2 * MB
+            found.append(copies)
+        return found
+
+
+@pytest.mark.parametrize("size", [1, 1_000], ids=["many-small", "large"])
+def test_ctrl_c_waits_for_some_seconds_of_reading_and_not_for_everything(size: int) -> None:
+    stop = threading.Event()
+    source = PacedSource(stop.set)
+    copies = source.partitions(lambda _: True)
+    for each in copies:
+        each.bytes *= size
+        each.extents = [
+            e._replace(high_watermark=OFFSETS, log_end_offset=OFFSETS) for e in each.extents
+        ]
+    verification = Verification(source, stop=stop)
+    results = verification.run(copies)
+    read = len(results) * size + sum(
+        reached.offset * size / OFFSETS for reached in verification.unfinished.values()
+    )
+    assert verification.interrupted
+    assert 0 < read * 2 * MB <= source.bytes_a_round
