@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import secrets
-import threading
 import time
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from tidestaff.streaming import checkpoint
+from tidestaff.streaming import checkpoint, session
 from tidestaff.streaming.alerts.batch import OutputRow
 from tidestaff.streaming.commands.exits import CommandError
 from tidestaff.streaming.hadoop_folder import HadoopFolder
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 _PATIENCE_S: Final = 5.0
 _LOOK_S: Final = 0.1
 _TRIES: Final = 5
+_GONE_WITHIN_S: Final = 1.0
 _HEALTHY_S: Final = 600.0
 _LONGEST_PAUSE_S: Final = 30.0
 _CAUSE: Final = "Caused by: "
@@ -91,7 +91,8 @@ class Job:
         self.folder: Folder = settings.checkpoint.resolve()
         if settings.checkpoint_dir is not None:
             self.folder = HadoopFolder(spark, settings.checkpoint_dir)
-        self._stopping = threading.Event()
+        # No threading.Event: its lock may be held by whom a signal interrupts to set it.
+        self._stopping = False
         self._error: BaseException | None = None
 
     def start(self) -> StreamingQuery:
@@ -123,7 +124,7 @@ class Job:
         return self.query
 
     def _batch(self, frame: DataFrame, batch_id: int) -> None:
-        if self._stopping.is_set():
+        if self._stopping:
             # Nothing of this batch is done yet: the next start does it.
             raise Stopped
         self.batch_began = time.monotonic()
@@ -144,7 +145,7 @@ class Job:
 
     def stop(self) -> None:
         """End soon; may be called from a signal handler."""
-        self._stopping.set()
+        self._stopping = True
 
     @property
     def busy(self) -> bool:
@@ -162,46 +163,71 @@ class Job:
 
         A query that fails is started again after a pause; one that keeps failing is given up.
         """
-        failures, began = 0, time.monotonic()
-        self.start()
+        failures = 0
         while True:
-            error = self._until_end(look)
+            began = time.monotonic()
+            error = self._tried(look)
             if error is None:
                 self._end()
                 return
+            if session.is_gone(self.spark, _GONE_WITHIN_S):
+                raise self.without_jvm()
             failures = 1 if time.monotonic() - began > _HEALTHY_S else failures + 1
             if failures >= _TRIES or not self.live:
                 raise self.failed(error)
             pause = min(_LONGEST_PAUSE_S, 2.0**failures)
             say(f"the query failed ({first_line(error)}); trying again in {pause:.0f} s")
-            if self._stopping.wait(pause):
+            if self._stopped_within(pause):
                 return
-            began = time.monotonic()
-            self._error = None
+
+    def _tried(self, look: Callable[[], bool]) -> BaseException | None:
+        """What ended the query that is started here, None if it was told to."""
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - slow
+        from pyspark.errors import PySparkException  # noqa: PLC0415
+
+        self._error = self.query = None
+        try:
             self.start()
+            return self._until_end(look)
+        except (Py4JError, PySparkException, ConnectionError) as error:
+            return error
 
     def _until_end(self, look: Callable[[], bool]) -> BaseException | None:
         assert self.query is not None
-        while not self._stopping.is_set():
+        while not self._stopping:
             if not self.query.isActive:
                 error: BaseException | None = self._error or self.query.exception()
                 return error or RuntimeError("the query ended by itself")
             if look():
                 return None
-            self._stopping.wait(_LOOK_S)
+            time.sleep(_LOOK_S)
         return None
+
+    def _stopped_within(self, seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        while not self._stopping and time.monotonic() < until:
+            time.sleep(_LOOK_S)
+        return self._stopping
 
     def _end(self) -> None:
         """Let the batch that runs come to its end, if it does so soon; then stop.
 
         The batch after it ends the query by itself. To interrupt one would throw its work away.
         """
-        self._stopping.set()
+        self._stopping = True
         query, until = self.query, time.monotonic() + _PATIENCE_S
         while query is not None and query.isActive:
             if not query.status["isTriggerActive"] or time.monotonic() > until:
                 query.stop()
             time.sleep(_LOOK_S / 2)
+
+    def without_jvm(self) -> CommandError:
+        return CommandError(
+            "Spark's Java process is gone: it was killed, or ran out of memory",
+            f"look into {self.settings.work / 'logs'}/jvm.log and the system's log; give the"
+            " machine more memory, or less to spark.driver_memory; a new start goes on where this"
+            " one was",
+        )
 
     def failed(self, error: BaseException) -> CommandError:
         logs = self.settings.work / "logs"

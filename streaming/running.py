@@ -75,11 +75,13 @@ def quarantine_of(settings: Settings) -> Quarantine:
 @contextmanager
 def spark_session(settings: Settings, status: StatusLine) -> Iterator[SparkSession]:
     found = jars(say=status.say) if settings.needs_kafka else []
-    spark = session.start(settings, found)
-    try:
-        yield spark
-    finally:
-        spark.stop()
+    with session.quiet_connections(settings.work / "logs"):
+        spark = session.start(settings, found)
+        try:
+            yield spark
+        finally:
+            if not session.is_gone(spark):
+                spark.stop()
 
 
 def run(settings: Settings, limits: Limits, told: list[int]) -> int:

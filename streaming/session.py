@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
     from tidestaff.streaming.settings import Settings
+
+# By a name of pyspark's: what it says goes with what pyspark says.
+log = logging.getLogger("pyspark.accumulators")
 
 OLDEST_JAVA: Final = 17
 NEWEST_JAVA: Final = 21
@@ -84,8 +88,54 @@ def _started(settings: Settings, jars: Sequence[Path]) -> SparkSession:
         quiet = {"stdout": said, "stderr": said, "start_new_session": True}
         with _signals_later():
             gateway = launch_gateway(conf, quiet)  # type: ignore[no-untyped-call]
+    on_ctrl_c = signal.getsignal(signal.SIGINT)
     context = SparkContext(conf=conf, gateway=gateway)
+    if threading.current_thread() is threading.main_thread():
+        # A context takes Ctrl-C for itself, and its handler fails once the context has stopped.
+        signal.signal(signal.SIGINT, on_ctrl_c)
+    # Where the JVM dies, it would print a traceback over the monitor's own words.
+    server = context._accumulatorServer  # noqa: SLF001 - no other way
+    server.handle_error = lambda *_: log.exception("a connection broke")  # type: ignore[method-assign]
     return Session(context)
+
+
+def is_gone(spark: SparkSession, within_s: float = 0.0) -> bool:
+    """Whether the JVM that was started for the session is not there any more. Its connections
+    break a moment before it is: whoever saw that gives it some time."""
+    jvm = getattr(spark.sparkContext._gateway, "proc", None)  # noqa: SLF001 - no other way
+    if jvm is None:
+        return False
+    try:
+        jvm.wait(within_s)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+@contextmanager
+def quiet_connections(logs: Path) -> Iterator[None]:
+    """What py4j says of connections that break goes where Spark's own log is, not on the screen."""
+    logs.mkdir(parents=True, exist_ok=True)
+    kept = logging.FileHandler(logs / "py4j.log", encoding="utf-8", delay=True)
+    kept.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    kept.addFilter(_of_py4j)
+    shown = logging.StreamHandler(sys.stderr)
+    shown.setLevel(logging.WARNING)
+    shown.addFilter(lambda record: not _of_py4j(record))
+    handlers = (kept, shown)
+    for handler in handlers:
+        logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            logging.getLogger().removeHandler(handler)
+            handler.close()
+
+
+def _of_py4j(record: logging.LogRecord) -> bool:
+    """It uses the root logger, too."""
+    return record.name == "root" or record.name.startswith(("py4j", "pyspark"))
 
 
 @contextmanager
@@ -103,8 +153,9 @@ def _signals_later() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if received:
-        signal.raise_signal(received[0])
+        # Also where the JVM did not start: it may have been told to stop with the rest.
+        if received:
+            signal.raise_signal(received[0])
 
 
 def _as_submitted(settings: Settings) -> Settings:

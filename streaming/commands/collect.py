@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import threading
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidestaff.streaming.commands.arguments import did_you_mean
 from tidestaff.streaming.commands.exits import CommandError, Exit
+from tidestaff.streaming.commands.leaving import set_when_told
 from tidestaff.streaming.commands.run import add_config_option, count
 
 if TYPE_CHECKING:
@@ -60,8 +60,7 @@ def run(options: Options) -> int:
     settings = load(options.config)
     clusters = _clusters(options, settings)
     stopping = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
+    set_when_told(stopping)
     if options.to is not None:
         return _to_files(options, clusters, stopping)
     return _to_topic(options, settings, clusters, stopping)

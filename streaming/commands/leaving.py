@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from typing import TYPE_CHECKING, Final
 
 from tidestaff.streaming.commands.exits import INTERRUPTED, Exit
@@ -17,6 +18,17 @@ _TOLD_BY: Final = (signal.SIGINT, signal.SIGTERM)
 
 def code_of(told: Sequence[int]) -> int:
     return INTERRUPTED if told[:1] == [signal.SIGINT] else Exit.OK
+
+
+def set_when_told(stopping: threading.Event) -> None:
+    """SIGTERM and Ctrl-C set it. In a thread of its own: whom the signal interrupts may hold the
+    lock of the event, and would wait for itself for ever."""
+
+    def tell(_: int, __: FrameType | None) -> None:
+        threading.Thread(target=stopping.set, daemon=True).start()
+
+    for number in _TOLD_BY:
+        signal.signal(number, tell)
 
 
 def ending_as_told(start: Callable[[list[int]], int]) -> int:

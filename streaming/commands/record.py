@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import threading
 import time
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidestaff.streaming.commands.arguments import one_of
 from tidestaff.streaming.commands.exits import CommandError, Exit
+from tidestaff.streaming.commands.leaving import set_when_told
 from tidestaff.streaming.commands.run import add_config_option, count
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ def run(options: Options) -> int:
     if options.fast and options.rounds is None:
         raise CommandError("--fast without --rounds would never end: say how many rounds")
     stopping = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
+    set_when_told(stopping)
     recorders = [
         Recorder(cluster, options.out, options.format, options.rounds_per_file)
         for cluster in settings.clusters

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidestaff.streaming.commands.arguments import CommandParser, Options
-    from tidestaff.streaming.settings import Settings
 
 EXAMPLES: Final = """\
 examples:
@@ -50,6 +49,10 @@ def count(text: str) -> int:
 
 
 def run(options: Options) -> int:
+    return ending_as_told(lambda told: _run(options, told))
+
+
+def _run(options: Options, told: list[int]) -> int:
     from tidestaff.streaming.settings_loading import effective, load, plain  # noqa: PLC0415 - slow
 
     settings = load(options.config)
@@ -62,10 +65,6 @@ def run(options: Options) -> int:
             "tidestaff run --json: the monitor goes on and has no end to put into one object",
             "take a sink of type jsonl for alerts, 'tidestaff alerts --json' or 'status --json'",
         )
-    return ending_as_told(lambda told: _watch(settings, options, told))
-
-
-def _watch(settings: Settings, options: Options, told: list[int]) -> int:
     from tidestaff.streaming.running import Limits  # noqa: PLC0415 - slow
     from tidestaff.streaming.running import run as watch  # noqa: PLC0415
 

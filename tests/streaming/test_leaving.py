@@ -4,10 +4,22 @@ that it raises."""
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from tidestaff.streaming.commands.leaving import ending_as_told
+from tidestaff.streaming import pipeline, session
+from tidestaff.streaming.commands.leaving import ending_as_told, set_when_told
+from tidestaff.streaming.pipeline import Job
+from tidestaff.streaming.running import stopped_by_signals
+from tidestaff.streaming.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Start = Callable[[list[int]], int]
 
@@ -75,3 +87,83 @@ def test_an_error_that_no_signal_caused_is_an_error() -> None:
 
     with pytest.raises(OSError, match="disk"):
         ending_as_told(start)
+
+
+def test_what_failed_because_all_were_told_to_stop_is_no_failure() -> None:
+    def start(_: list[int]) -> int:
+        with session._signals_later():
+            signal.raise_signal(signal.SIGTERM)
+            raise OSError("the JVM was told, too, and has not started")
+
+    assert ending_as_told(start) == 0
+
+
+class Waiting(Job):
+    """A job whose query has nothing to do."""
+
+    def start(self) -> Any:
+        self.query = cast("Any", SimpleNamespace(isActive=True, status={"isTriggerActive": False}))
+        self.query.stop = lambda: setattr(self.query, "isActive", False)
+
+
+@contextmanager
+def told_at_line(number: int, told: list[int]) -> Iterator[None]:
+    """SIGTERM before the so manieth line that threading.py or pipeline.py runs in this thread."""
+    files = (threading.__file__, pipeline.__file__)
+    lines = 0
+
+    def trace(frame: FrameType, what: str, _: object) -> Any:
+        nonlocal lines
+        if frame.f_code.co_filename not in files:
+            return None
+        lines += what == "line"
+        if what == "line" and lines == number:
+            sys.settrace(None)
+            told.append(number)
+            signal.raise_signal(signal.SIGTERM)
+        return trace
+
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(None)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    def too_long(*_: object) -> None:
+        raise AssertionError("it waits for itself")
+
+    before = signal.signal(signal.SIGALRM, too_long)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("line", range(1, 50))
+def test_a_job_that_waits_ends_at_whatever_line_it_is_told_to(tmp_path: Path, line: int) -> None:
+    job = Waiting(cast("Any", None), Settings(work_dir=str(tmp_path)), ())
+    looks, told = iter(range(3)), list[int]()
+    with within(20), stopped_by_signals(job, []), told_at_line(line, told):
+        job.watch(lambda: next(looks, None) is None, lambda _: None)
+    assert job.query is not None
+    assert not job.query.isActive
+
+
+def test_an_event_is_set_at_whatever_line_it_is_waited_for() -> None:
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        for line in range(1, 30):
+            stopping, told = threading.Event(), list[int]()
+            set_when_told(stopping)
+            with within(20):
+                with told_at_line(line, told):
+                    stopping.wait(0.01)
+                assert not told or stopping.wait(10)
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
