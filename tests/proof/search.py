@@ -35,6 +35,7 @@ WITHOUT_EPOCHS: Final = "0.10.2.2"
 PERIODS_MS: Final = (1_000, 2_000, 5_000)
 FINE_MS: Final = 100
 SAFE_FAULTS: Final = "safe faults"
+QUIET: Final = "no alarm but KIP-966's elections"
 LATE_PLACES: Final = "late places"
 SERIES: Final = (
     *(SAFE_FAULTS, "all faults", "every step", "disturbed", "real timeouts"),
@@ -56,7 +57,7 @@ class Found(NamedTuple):
 
 def plan_of(series: str, preset: str, seed: int, steps: int) -> Plan:
     """Sampling periods take turns with the seed; every fourth history is sampled finely."""
-    kinds = NEVER_LOSE if series in (SAFE_FAULTS, "no alarm allowed") else frozenset(WEIGHTS)
+    kinds = NEVER_LOSE if series in (SAFE_FAULTS, QUIET) else frozenset(WEIGHTS)
     if series == SLOW_REMOVAL:
         return slow_removal(preset, seed, steps)
     if series == "every step":
@@ -190,7 +191,7 @@ def quiet(histories: int, first: int, steps: int, workers: int) -> list[Found]:
         raised = one.outcome.confirmed
         allowed = {"ELE009"} if preset_named(one.preset).elr else set()
         assert set(raised) <= allowed, (one.preset, one.seed, raised)
-    return [one._replace(series="no alarm allowed") for one in found]
+    return [one._replace(series=QUIET) for one in found]
 
 
 def _examine_job(steps: int, job: tuple[str, str, int]) -> Found:
