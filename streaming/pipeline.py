@@ -164,7 +164,7 @@ class Job:
         A query that fails is started again after a pause; one that keeps failing is given up.
         """
         failures = 0
-        while True:
+        while not self._stopping:
             began = time.monotonic()
             error = self._tried(look)
             if error is None:
@@ -177,8 +177,7 @@ class Job:
                 raise self.failed(error)
             pause = min(_LONGEST_PAUSE_S, 2.0**failures)
             say(f"the query failed ({first_line(error)}); trying again in {pause:.0f} s")
-            if self._stopped_within(pause):
-                return
+            self._wait(pause)
 
     def _tried(self, look: Callable[[], bool]) -> BaseException | None:
         """What ended the query that is started here, None if it was told to."""
@@ -203,11 +202,10 @@ class Job:
             time.sleep(_LOOK_S)
         return None
 
-    def _stopped_within(self, seconds: float) -> bool:
+    def _wait(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while not self._stopping and time.monotonic() < until:
             time.sleep(_LOOK_S)
-        return self._stopping
 
     def _end(self) -> None:
         """Let the batch that runs come to its end, if it does so soon; then stop.

@@ -100,10 +100,15 @@ def run(settings: Settings, limits: Limits, told: list[int]) -> int:
         stack.callback(store.close)
         stack.enter_context(_web(settings, status))
         stories = Stories(journals(settings))
+        if told:
+            # What a library makes of the exception is its own affair: some go on without it.
+            return code_of(told)
         spark = stack.enter_context(spark_session(settings, status))
         names = ", ".join(f"{c.name} ({c.source.type})" for c in settings.clusters)
         took = time.monotonic() - began
         status.say(f"Spark is up after {took:.0f} s; watching {names}; Ctrl-C ends")
+        if told:
+            return code_of(told)
         dispatcher = Dispatcher(store, routes, retention=settings.retention)
         dispatcher.start()
         stack.callback(dispatcher.stop)

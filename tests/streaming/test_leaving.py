@@ -15,8 +15,8 @@ import pytest
 from tidestaff.streaming import pipeline, session
 from tidestaff.streaming.commands.leaving import ending_as_told, set_when_told
 from tidestaff.streaming.pipeline import Job
-from tidestaff.streaming.running import stopped_by_signals
-from tidestaff.streaming.settings import Settings
+from tidestaff.streaming.running import Limits, run, stopped_by_signals
+from tidestaff.streaming.settings import Settings, WebSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,8 +150,24 @@ def test_a_job_that_waits_ends_at_whatever_line_it_is_told_to(tmp_path: Path, li
     looks, told = iter(range(3)), list[int]()
     with within(20), stopped_by_signals(job, []), told_at_line(line, told):
         job.watch(lambda: next(looks, None) is None, lambda _: None)
-    assert job.query is not None
-    assert not job.query.isActive
+    # Told at its first lines it does not begin.
+    assert job.query is None if line < 3 else job.query is not None
+    assert job.query is None or not job.query.isActive
+
+
+def test_what_was_told_and_dropped_while_it_was_imported_keeps_spark_from_starting(
+    tmp_path: Path,
+) -> None:
+    settings = Settings(work_dir=str(tmp_path), web=WebSettings(enabled=False))
+    assert run(settings, Limits(), [signal.SIGINT]) == 130
+    assert not (tmp_path / "logs" / "jvm.log").exists()
+
+
+def test_a_job_that_was_told_before_it_began_does_not_begin(tmp_path: Path) -> None:
+    job = Waiting(cast("Any", None), Settings(work_dir=str(tmp_path)), ())
+    job.stop()
+    job.watch(lambda: False, lambda _: None)
+    assert job.query is None
 
 
 def test_an_event_is_set_at_whatever_line_it_is_waited_for() -> None:
