@@ -70,7 +70,7 @@ by hand. Each row is one experiment: what Kafka's rules say must come of it, and
 in the last column is a row that failed, and stays until it holds. "Grave" alerts are those of loss,
 divergence and protocol; a broker that is killed or paused is lawfully told as silent (SRC001). "Of"
 is the commit that was run, with a + where it had changes on top; "older" rows were run before that
-was kept. 04f145c, c3aa1f9 and 1791ee2 are steps of work that came in whole, as a3eea98, and are not
+was kept. 04f145c and c3aa1f9 are steps of work that came in whole, as a3eea98, and are not
 in the history by themselves.
 """
 
