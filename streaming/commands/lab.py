@@ -305,6 +305,8 @@ def _produce(lab: Lab, options: Options) -> int:
     (topic,) = _no_more(options, 1)
     values = [f"record {number}".encode() for number in range(options.count)]
     acks = options.acks if options.acks == "all" else int(options.acks)
+    if not lab.clients.describe(topic):
+        raise CommandError(f"there is no topic {topic}: 'tidestaff lab topic {topic}' makes it")
     try:
         offsets = lab.clients.produce(topic, values, partition=options.partition, acks=acks)
     except ValueError as error:  # the library's word for a partition that the topic lacks

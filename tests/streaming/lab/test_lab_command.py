@@ -74,10 +74,20 @@ def test_a_partition_that_the_topic_lacks_is_told(
     def produce(*_: object, partition: int, **__: object) -> None:
         raise ValueError(f"Unrecognized partition {partition} for topic orders")
 
+    monkeypatch.setattr("tidestaff.streaming.lab.clients.Clients.describe", lambda *_: ["orders-0"])
     monkeypatch.setattr("tidestaff.streaming.lab.clients.Clients.produce", produce)
     make_plan(labs / "lab", version="4.1.1").save()
     assert main(["lab", "produce", "orders", "--partition", "7"]) == 3
     assert "orders-7: Unrecognized partition 7" in capsys.readouterr().err
+
+
+def test_a_topic_that_is_not_there_is_told_at_once(
+    labs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tidestaff.streaming.lab.clients.Clients.describe", lambda *_: [])
+    make_plan(labs / "lab", version="4.1.1").save()
+    assert main(["lab", "produce", "ordres"]) == 3
+    assert "no topic ordres: 'tidestaff lab topic ordres'" in capsys.readouterr().err
 
 
 def test_a_lab_that_is_down_says_so(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:
