@@ -8,7 +8,7 @@ import pytest
 from tidestaff.connectors.disk_replica import DiskReplica
 from tidestaff.consistency.model import TopicPartition
 
-from tests.field import field_kip101, field_truncation
+from tests.field import field_kip101, field_seeds, field_truncation
 from tests.field.field_cost import Block, Quad, noise_of_p99, p99_ratio, quad_of
 from tests.field.field_losses import Loss, committed_end, lost, records
 from tests.field.field_report import Row, merge, page
@@ -66,6 +66,16 @@ def test_a_loss_is_grave_and_a_silent_broker_is_not() -> None:
     codes = ("TRN001", "TRN006", "ELE002", "SRC001", "ISR008", "TRN005")
     assert [code for code in codes if alert(code).grave] == ["TRN001", "TRN006", "ELE002"]
     assert str(alert("TRN001")) == "TRN001 committed-offsets-lost t-0 broker 1 offsets [1, 2)"
+
+
+def test_the_documented_experiments_have_no_alert_but_of_a_stopped_broker() -> None:
+    silent = Alert("SRC001", "health/broker 1", "", "", 1, None, None, 0.0)
+    others = [
+        silent._replace(broker=2),
+        silent._replace(code="ISR002"),
+        silent._replace(code="ELE001"),
+    ]
+    assert field_seeds.unexpected([silent, *others], {1}) == others
 
 
 def test_what_drifts_evenly_is_no_cost() -> None:
