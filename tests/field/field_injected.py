@@ -396,3 +396,4 @@ PARTS: Final[dict[str, Callable[[Injected], None]]] = {
     "znodes": _znodes,
     "brokers": _brokers,
 }
+ALL_PARTS: Final = (*PARTS, "disk", "acl")

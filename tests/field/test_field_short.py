@@ -8,13 +8,13 @@ import pytest
 from tidestaff.connectors.disk_replica import DiskReplica
 from tidestaff.consistency.model import TopicPartition
 
-from tests.field import field_kip101, field_seeds, field_truncation
+from tests.field import field_kip101, field_lively, field_seeds, field_truncation
 from tests.field.field_cost import Block, Quad, noise_of_p99, p99_ratio, quad_of
 from tests.field.field_losses import Loss, committed_end, lost, records
 from tests.field.field_report import Row, merge, page
 from tests.field.field_watch import Alert
 from tests.field.lab import Kind, need_jars
-from tests.field.run import kip101_rows, truncation_rows
+from tests.field.run import kip101_rows, main, truncation_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,6 +68,20 @@ def test_a_loss_is_grave_and_a_silent_broker_is_not() -> None:
     assert str(alert("TRN001")) == "TRN001 committed-offsets-lost t-0 broker 1 offsets [1, 2)"
 
 
+def test_what_is_true_of_a_stopped_broker_is_false_once_all_are_back() -> None:
+    def false(code: str, at_s: float) -> bool:
+        alert = Alert(code, "t-0", "", "", 1, None, None, at_s)
+        kind, calm_s = Kind("3.9.1", "zookeeper"), 300.0
+        outcome = field_lively.Outcome(kind, [], 1, 0, 1, [alert], [], 1800.0, calm_s)
+        return bool(outcome.false)
+
+    assert not false("SRC001", 290)
+    assert not false("SRC001", 305)
+    assert false("SRC001", 900)
+    assert false("ELE012", 290)
+    assert false("TRN001", 290)
+
+
 def test_the_documented_experiments_have_no_alert_but_of_a_stopped_broker() -> None:
     silent = Alert("SRC001", "health/broker 1", "", "", 1, None, None, 0.0)
     others = [
@@ -76,6 +90,11 @@ def test_the_documented_experiments_have_no_alert_but_of_a_stopped_broker() -> N
         silent._replace(code="ELE001"),
     ]
     assert field_seeds.unexpected([silent, *others], {1}) == others
+
+
+def test_a_part_nobody_knows_is_told_before_anything_is_started() -> None:
+    with pytest.raises(SystemExit):
+        main(["--only", "injected", "--part", "contents,nope"])
 
 
 def test_what_drifts_evenly_is_no_cost() -> None:
