@@ -44,7 +44,7 @@ broker is asked again, so this is part of how late that may be; 30 s by default.
 
 def play(folder: Path, kind: Kind, keep: Keep, parts: Collection[str] = ()) -> None:
     """All faults that this kind of cluster can have, or those of some parts only."""
-    wanted = [part for part in _parts_of(kind) if not parts or part in parts]
+    wanted = [part for part in parts_of(kind) if not parts or part in parts]
     if wanted != ["acl"]:
         _on_one_cluster(folder, kind, keep, [part for part in wanted if part != "acl"])
     if "acl" in wanted:
@@ -72,7 +72,7 @@ def _on_one_cluster(folder: Path, kind: Kind, keep: Keep, wanted: Collection[str
                 PARTS[part](injected)
 
 
-def _parts_of(kind: Kind) -> list[str]:
+def parts_of(kind: Kind) -> list[str]:
     version = tuple(map(int, kind.version.split(".")))
     return [
         "contents",
@@ -82,9 +82,7 @@ def _parts_of(kind: Kind) -> list[str]:
         "disk",
         *(["znodes"] if kind.mode == "zookeeper" else []),
         "brokers",
-        # 0.10.2 answers for a topic that may not be described as if there were none, and logs no
-        # refusal: neither half can be shown there (docs/permissions.md).
-        *(["acl"] if version >= (0, 11) else []),
+        "acl",
     ]
 
 

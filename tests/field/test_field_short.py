@@ -8,12 +8,19 @@ import pytest
 from tidestaff.connectors.disk_replica import DiskReplica
 from tidestaff.consistency.model import TopicPartition
 
-from tests.field import field_kip101, field_lively, field_seeds, field_truncation
+from tests.field import (
+    field_injected,
+    field_kip101,
+    field_lively,
+    field_seeds,
+    field_truncation,
+)
 from tests.field.field_cost import Block, Quad, noise_of_p99, p99_ratio, quad_of
+from tests.field.field_inject import Fault
 from tests.field.field_losses import Loss, committed_end, lost, records
 from tests.field.field_report import Row, merge, page
 from tests.field.field_watch import Alert
-from tests.field.lab import Kind, need_jars
+from tests.field.lab import CLUSTERS, Kind, need_jars
 from tests.field.run import kip101_rows, main, truncation_rows
 
 if TYPE_CHECKING:
@@ -156,3 +163,31 @@ def batch(base: int, values: list[bytes]) -> bytes:
     made = bytearray(builder.build())
     made[:8] = base.to_bytes(8, "big")
     return bytes(made)
+
+
+def test_every_kind_of_cluster_has_all_faults_it_can_have() -> None:
+    everywhere = {"contents", "tail", "disk", "brokers", "acl"}
+    left_out = {
+        "0.10.2.2-zookeeper": {"epochs", "identity"},  # there are no leader epochs, no topic ids
+        "1.1.1-zookeeper": {"identity"},
+        "3.9.1-kraft": {"znodes"},
+        "4.1.1-kraft": {"znodes"},
+    }
+    for kind in CLUSTERS:
+        parts = set(field_injected.parts_of(kind))
+        assert parts >= everywhere
+        assert set(field_injected.ALL_PARTS) - parts == left_out.get(str(kind), set())
+
+
+def test_a_finding_that_does_not_name_the_missing_acl_is_not_found() -> None:
+    place, reason = "health/topic secret", "not authorised: ACL Read on topic secret is missing"
+    alert = Alert("SRC002", place, "", f"brokers: {reason} at topic secret", None, None, None, 0.0)
+    fault = Fault("ACL taken away", "SRC002", place, lambda: None, says="ACL Read on topic secret")
+    assert fault.is_told_by(alert)
+    assert not fault.is_told_by(alert._replace(observed="brokers: not authorised"))
+    assert not fault.is_told_by(alert._replace(subject="health/topic open"))
+    altered = Fault("altered", "LOG001", "t-0", lambda: None, 3, 10)
+    found = Alert("LOG001", "t-0", "", "", 3, 10, 15, 0.0)
+    assert altered.is_told_by(found)
+    assert not altered.is_told_by(found._replace(first=9))
+    assert not altered.is_told_by(found._replace(broker=2))
