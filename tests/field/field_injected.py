@@ -31,6 +31,9 @@ SETTINGS: Final = {
     0: {
         "zookeeper.session.timeout.ms": f"{SESSION_S}000",
         "broker.session.timeout.ms": f"{SESSION_S}000",
+        # A broker without ZooKeeper waits for it with every question for a topic's settings, and
+        # kafka-topics asks: of the lab's two threads a zombie would soon have none left to answer.
+        "num.io.threads": "32",
     }
 }
 EPOCHS: Final = "leader-epoch-checkpoint"
