@@ -13,6 +13,7 @@ from tidestaff.streaming.commands.exits import CommandError, Exit, UsageError
 from tidestaff.streaming.commands.run import count
 from tidestaff.streaming.lab.places import DEFAULT_NAME, lab_folder, labs
 from tidestaff.streaming.lab.plan import ZOOKEEPER_NODE, load_plan, make_plan, node_name
+from tidestaff.streaming.lab.properties import settings_to_give
 from tidestaff.streaming.lab.releases import KRAFT, NEWEST, RELEASES, ZOOKEEPER
 
 if TYPE_CHECKING:
@@ -178,6 +179,8 @@ def configuration(lab: Lab, name: str) -> str:
     """A file for `tidestaff run`, ready as it is."""
     plan = lab.plan
     metadata = f"        zookeeper_connect: {plan.zookeeper_connect}\n" if plan.zookeeper else ""
+    given = {} if lab.release.tells_settings else settings_to_give(plan)
+    metadata += "".join(f"        {name}: {json.dumps(text)}\n" for name, text in given.items())
     return f"""\
 # Watches the lab {name!r}: tidestaff run --config THIS-FILE
 work_dir: {json.dumps(str(plan.folder / "monitor"))}
@@ -305,6 +308,8 @@ def _produce(lab: Lab, options: Options) -> int:
     (topic,) = _no_more(options, 1)
     values = [f"record {number}".encode() for number in range(options.count)]
     acks = options.acks if options.acks == "all" else int(options.acks)
+    if not lab.clients.describe(topic):
+        raise CommandError(f"there is no topic {topic}: 'tidestaff lab topic {topic}' makes it")
     try:
         offsets = lab.clients.produce(topic, values, partition=options.partition, acks=acks)
     except ValueError as error:  # the library's word for a partition that the topic lacks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 WITHIN_S: Final = 60.0
 _LOOK_EVERY_S: Final = 0.2
+_BROKER_SAYS: Final = re.compile(r"error_message=(?P<mark>['\"])(?P<text>.+?)(?P=mark), ")
 Found = TypeVar("Found")
 
 
@@ -327,5 +329,12 @@ def _named(what: str, place: str) -> Iterator[None]:
     try:
         yield
     except (kafka_errors.KafkaError, OSError, RuntimeError) as error:
-        said = f"{type(error).__name__}: {error}"
-        raise LabError(f"could not {what} {place}: {said}") from error
+        raise LabError(f"could not {what} {place}: {_in_words(error)}") from error
+
+
+def _in_words(error: Exception) -> str:
+    """What a broker says of its refusal; the library's text is a picture of question and answer."""
+    name, text = type(error).__name__, str(error)
+    told = _BROKER_SAYS.search(text)
+    said = told["text"] if told else text.partition(": Request '")[0]
+    return said if said.startswith(name) else f"{name}: {said}"

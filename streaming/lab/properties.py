@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from tidestaff.connectors.broker_settings import BROKER_KEYS, TOPIC_KEYS
 from tidestaff.streaming.lab.plan import LOOPBACK, ZOOKEEPER_NODE
 from tidestaff.streaming.lab.releases import KRAFT
 
@@ -56,6 +58,14 @@ def broker_properties(plan: Plan, broker: int) -> dict[str, str]:
         found["advertised.listeners"] += f",CONTROLLER://{LOOPBACK}:{told}"
         found["listener.security.protocol.map"] += ",CONTROLLER:PLAINTEXT"
     return found
+
+
+def settings_to_give(plan: Plan) -> dict[str, str]:
+    """What the monitor would ask brokers for, of all of them alike: as options of its source, for
+    releases whose brokers cannot be asked."""
+    of_all = replace(plan, settings={ALL_BROKERS: plan.settings.get(ALL_BROKERS, {})})
+    found = broker_properties(of_all, min(plan.brokers))
+    return {f"settings.{key}": found[key] for key in (*BROKER_KEYS, *TOPIC_KEYS) if key in found}
 
 
 def _kraft(plan: Plan, broker: int) -> dict[str, str]:

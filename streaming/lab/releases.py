@@ -17,13 +17,15 @@ ZOOKEEPER_LOCK: Final = _LOCKS / "zookeeper-3.8.4.lock"
 
 class Release(NamedTuple):
     """`modes` has the default first. `simple_logger`: the log goes through slf4j-simple, else
-    through log4j 1. `topics_by_zookeeper`: its own tools cannot ask a broker for topics."""
+    through log4j 1. `topics_by_zookeeper`: its own tools cannot ask a broker for topics.
+    `tells_settings`: its brokers can be asked for theirs."""
 
     version: str
     modes: tuple[str, ...]
     simple_logger: bool = False
     topics_by_zookeeper: bool = False
     tools_package: str = "kafka.admin"
+    tells_settings: bool = True
 
     @property
     def lock(self) -> Path:
@@ -34,7 +36,7 @@ _TOOLS: Final = "org.apache.kafka.tools"
 RELEASES: Final = {
     release.version: release
     for release in (
-        Release("0.10.2.2", (ZOOKEEPER,), topics_by_zookeeper=True),
+        Release("0.10.2.2", (ZOOKEEPER,), topics_by_zookeeper=True, tells_settings=False),
         Release("1.1.1", (ZOOKEEPER,), topics_by_zookeeper=True),
         Release("2.8.2", (ZOOKEEPER,)),
         Release("3.9.1", (KRAFT, ZOOKEEPER), simple_logger=True, tools_package=_TOOLS),

@@ -39,9 +39,9 @@ clocks of monitor and test differ by a round at the most."""
 
 
 class Fault(NamedTuple):
-    """`where` is part of the alert's subject; `first` the first offset it must name. Before `begun`
-    there is nothing to see: a session must end first, say; `needs_s` is about how long it takes.
-    Kafka's tools are asked about `topic`."""
+    """`where` is part of the alert's subject, `says` of what it says was observed; `first` is the
+    first offset it must name. Before `begun` there is nothing to see: a session must end first,
+    say; `needs_s` is about how long it takes. Kafka's tools are asked about `topic`."""
 
     name: str
     code: str
@@ -54,6 +54,16 @@ class Fault(NamedTuple):
     begun: Callable[[], bool] = at_once
     needs_s: float = 0.0
     why: str = ""
+    says: str = ""
+
+    def is_told_by(self, alert: Alert) -> bool:
+        return (
+            alert.code == self.code
+            and self.where in alert.subject
+            and self.says in alert.observed
+            and self.broker in (None, alert.broker)
+            and self.first in (None, alert.first)
+        )
 
 
 class Times(NamedTuple):
@@ -171,13 +181,7 @@ class Injected:
         before = set(self.watch.alerts)
 
         def mine(alert: Alert) -> bool:
-            return (
-                alert.code == fault.code
-                and fault.where in alert.subject
-                and (fault.broker is None or alert.broker == fault.broker)
-                and (fault.first is None or alert.first == fault.first)
-                and alert not in before
-            )
+            return fault.is_told_by(alert) and alert not in before
 
         fault.put_in()
         at_s = time.monotonic() - self.watch.began
@@ -241,6 +245,7 @@ def _wanted(fault: Fault, grace: Grace) -> str:
     wanted = f"{fault.code} {BY_CODE[fault.code].name} {fault.where}"
     wanted += "" if fault.broker is None else f", broker {fault.broker}"
     wanted += "" if fault.first is None else f", from offset {fault.first} on"
+    wanted += f', saying "{fault.says}"' if fault.says else ""
     fixed_s = grace.ms(TIMING) / 1_000
     parts = [f"within {ROUNDS - 1} rounds and a batch"]
     if fault.why:

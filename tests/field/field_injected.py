@@ -31,6 +31,9 @@ SETTINGS: Final = {
     0: {
         "zookeeper.session.timeout.ms": f"{SESSION_S}000",
         "broker.session.timeout.ms": f"{SESSION_S}000",
+        # A broker without ZooKeeper waits for it with every question for a topic's settings, and
+        # kafka-topics asks: of the lab's two threads a zombie would soon have none left to answer.
+        "num.io.threads": "32",
     }
 }
 EPOCHS: Final = "leader-epoch-checkpoint"
@@ -44,7 +47,7 @@ broker is asked again, so this is part of how late that may be; 30 s by default.
 
 def play(folder: Path, kind: Kind, keep: Keep, parts: Collection[str] = ()) -> None:
     """All faults that this kind of cluster can have, or those of some parts only."""
-    wanted = [part for part in _parts_of(kind) if not parts or part in parts]
+    wanted = [part for part in parts_of(kind) if not parts or part in parts]
     if wanted != ["acl"]:
         _on_one_cluster(folder, kind, keep, [part for part in wanted if part != "acl"])
     if "acl" in wanted:
@@ -72,20 +75,17 @@ def _on_one_cluster(folder: Path, kind: Kind, keep: Keep, wanted: Collection[str
                 PARTS[part](injected)
 
 
-def _parts_of(kind: Kind) -> list[str]:
+def parts_of(kind: Kind) -> list[str]:
     version = tuple(map(int, kind.version.split(".")))
     return [
         "contents",
         "tail",
         *(["epochs"] if version >= (0, 11) else []),
-        # 2.8 with ZooKeeper has topic ids, but no file of them beside a new topic's logs.
-        *(["identity"] if version >= (3, 0) else []),
-        *(["disk"] if version >= (1, 0) else []),
+        *(["identity"] if version >= (2, 8) else []),
+        "disk",
         *(["znodes"] if kind.mode == "zookeeper" else []),
         "brokers",
-        # 0.10.2 answers for a topic that may not be described as if there were none, and logs no
-        # refusal: neither half can be shown there (docs/permissions.md).
-        *(["acl"] if version >= (0, 11) else []),
+        "acl",
     ]
 
 
@@ -182,8 +182,15 @@ def _epoch_files(injected: Injected) -> None:
 
 
 def _topic_id(injected: Injected) -> None:
+    lab = injected.lab
     injected.topic("identity")
-    file = field_disks.replica_dir(injected.lab, 3, "identity") / "partition.metadata"
+    if injected.version < (3, 0):
+        # 2.8 writes no file when it makes a log: it does when it is told of the replica again.
+        lab.stop(2)
+        lab.start(2)
+        lab.clients.until("identity", lambda seen: len(seen[0].isr) == 3)
+        injected.watch.wait_rounds(2)
+    file = field_disks.replica_dir(lab, 3, "identity") / "partition.metadata"
     # A broker may write it after the log is there.
     until = time.monotonic() + 30
     while not file.is_file() and time.monotonic() < until:
@@ -218,13 +225,17 @@ def _disk_full(injected: Injected, small: Path | None) -> None:
 
     def make_room() -> None:
         (small / field_disks.FULL).unlink()
-        injected.lab.kill(3)
+        if injected.lab.running(3):
+            injected.lab.kill(3)
         time.sleep(SESSION_S)
         injected.lab.start(3)
         injected.lab.clients.until(topic, lambda seen: len(seen[0].isr) == 2, 120)
 
-    name = "disk full: a log directory goes offline"
-    injected.expect(Fault(name, "LOG005", f"{topic}-0", fill, 3, mend=make_room, topic=topic))
+    # Before KIP-112 a broker that cannot write to one of its log directories halts.
+    halts = injected.version < (1, 0)
+    name = f"disk full: {'the broker halts' if halts else 'a log directory goes offline'}"
+    code, where = ("SRC001", "broker 3") if halts else ("LOG005", f"{topic}-0")
+    injected.expect(Fault(name, code, where, fill, 3, mend=make_room, topic=topic))
 
 
 def _znodes(injected: Injected) -> None:
@@ -386,3 +397,4 @@ PARTS: Final[dict[str, Callable[[Injected], None]]] = {
     "znodes": _znodes,
     "brokers": _brokers,
 }
+ALL_PARTS: Final = (*PARTS, "disk", "acl")

@@ -60,6 +60,14 @@ registration is forged. In rows where nothing was measured the tools were
 asked once, after the monitor had found the fault.
 """
 
+COST: Final = """\
+All of it runs on one machine. Beside the producer the monitor is a process with idle priority: it
+gets what brokers and producer leave of the cores, as if it had a machine of its own. So that row
+compares what it asks of the brokers, not what it takes from its neighbours. It holds by the ratios
+that were measured, and their intervals say how much that is worth: where one is wider than the
+limit, as that of the p99 on two cores, the row shows no harm, and would not show a small one.
+"""
+
 BROKE_OFF: Final = "the whole"
 
 INTRODUCTION: Final = """\
@@ -75,7 +83,7 @@ in the history by themselves.
 """
 
 
-INTRODUCTIONS: Final = {"injected": in_words(), "tools": TOOLS}
+INTRODUCTIONS: Final = {"injected": in_words(), "tools": TOOLS, "cost": COST}
 
 
 class Row(NamedTuple):

@@ -1,7 +1,8 @@
 """The experiments of the articles this project grew from, on a real 3.9.1 cluster with ZooKeeper.
 
 Their brokers 0, 1 and 2 are 1, 2 and 3 here. At each step the listing of partitions, the znodes and
-the epoch files are as documented, and the monitor, which saw every step, has nothing to say.
+the epoch files are as documented, what the monitor foretold of a stop or an election is what came,
+and the monitor, which saw every step, has nothing to say but that a stopped broker is silent.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from tidestaff.consistency.checkpoint_files import parse_leader_epochs
+from tidestaff.consistency.election import preferred_election
+from tidestaff.consistency.forecast import next_state
 from tidestaff.streaming.lab.errors import LabError, NodeDownError
 
 from tests.field.field_report import Row
@@ -20,10 +23,13 @@ from tests.field.field_watch import Watch
 from tests.field.lab import Kind, running
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from pathlib import Path
 
+    from tidestaff.consistency.model import PartitionObservation, PartitionState
+
     from tests.field.field_report import Keep
+    from tests.field.field_watch import Alert
     from tests.field.lab import Lab
 
 CLUSTER: Final = Kind("3.9.1", "zookeeper")
@@ -41,6 +47,7 @@ class Seeds:
     def __init__(self, lab: Lab, watch: Watch, zookeeper: Any, keep: Keep) -> None:
         self.lab, self.watch, self.zookeeper = lab, watch, zookeeper
         self.keep = keep
+        self.stopped: set[int] = set()
 
     def znode(self, path: str) -> tuple[Any, int]:
         data, stat = self.zookeeper.get(path)
@@ -53,6 +60,13 @@ class Seeds:
             found.append((state["leader"], state["isr"], state["leader_epoch"]))
         return found
 
+    def stop(self, topic: str, broker: int) -> list[State]:
+        """What the monitor foretells of the stop, from its last sample before it."""
+        seen = [self.watch.partition(topic, number) for number in range(len(ASSIGNMENT))]
+        self.stopped.add(broker)
+        self.lab.stop(broker)
+        return _foretold(seen, lambda one: next_state(one, stopping={broker}, controlled=True))
+
     def epochs(self, topic: str, partition: int) -> dict[int, list[tuple[int, int]]]:
         found = {}
         for broker in self.lab.brokers:
@@ -62,31 +76,49 @@ class Seeds:
             found[broker] = [(entry.epoch, entry.start_offset) for entry in entries]
         return found
 
-    def expect(self, name: str, wanted: Any, look: Callable[[], Any], within_s: float = 40) -> None:
-        """Looks until it is as wanted; the row has what was seen last."""
+    def expect(
+        self,
+        name: str,
+        wanted: Any,
+        look: Callable[[], Any],
+        *,
+        foretold: Any = None,
+        within_s: float = 40,
+    ) -> None:
+        """Looks until it is as wanted; the row has what was seen last. `foretold`: by the monitor,
+        before what came was there."""
         began = time.monotonic()
         seen = look()
         while seen != wanted and time.monotonic() < began + within_s:
             time.sleep(0.3)
             seen = look()
         self.watch.wait_rounds(2)
-        grave = [str(alert) for alert in self.watch.grave]
+        told = [str(alert) for alert in unexpected(self.watch.alerts, self.stopped)]
+        as_foretold = foretold in (None, wanted)
         took = time.monotonic() - began
         self.keep(
             Row(
                 "seeds",
                 name,
                 str(CLUSTER),
-                f"{wanted}; no alert of loss, divergence or protocol",
+                f"{wanted}{'' if foretold is None else ', foretold so by the monitor'}; "
+                "no alert but that a stopped broker is silent",
                 ("as expected" if seen == wanted else str(seen))
-                + ("; " if grave else "")
-                + ", ".join(grave),
-                seen == wanted and not grave,
+                + ("" if foretold is None else ", as foretold" if as_foretold else "")
+                + ("" if as_foretold else f"; foretold {foretold}")
+                + ("; " if told else "")
+                + ", ".join(told),
+                seen == wanted and as_foretold and not told,
                 took,
             )
         )
 
-    def preferred(self, topic: str, partition: int) -> str:
+    def preferred(self, topic: str, partition: int) -> tuple[str, State]:
+        """What the tool says, and what the monitor foretells, from its last sample before."""
+        (elected,) = _foretold([self.watch.partition(topic, partition)], _given_back)
+        return self._preferred(topic, partition), elected
+
+    def _preferred(self, topic: str, partition: int) -> str:
         words = ("--bootstrap-server", self.lab.bootstrap, "--election-type", "preferred")
         words = (*words, "--topic", topic, "--partition", str(partition))
         for patience in (True, True, False):
@@ -111,6 +143,32 @@ class Seeds:
             (int(leader), _numbers(replicas), _numbers(isr))
             for leader, replicas, isr in re.findall(pattern, said)
         ]
+
+
+def _foretold(
+    seen: Iterable[PartitionObservation | None],
+    by: Callable[[PartitionObservation], PartitionState | None],
+) -> list[State]:
+    """By partition; where nothing is written the state stays."""
+    found = []
+    for each in seen:
+        assert each is not None, "the monitor has not seen the partition"
+        state = by(each) or each.state
+        found.append((state.leader, list(state.isr), state.leader_epoch))
+    return found
+
+
+def _given_back(seen: PartitionObservation) -> PartitionState | None:
+    """Where the preferred replica leads already nobody is elected."""
+    if seen.state.leader == seen.assignment.replicas[0]:
+        return None
+    live = {each.broker for each in seen.live}
+    return preferred_election(seen.state, assignment=seen.assignment.replicas, live=live)
+
+
+def unexpected(alerts: Iterable[Alert], stopped: Collection[int]) -> list[Alert]:
+    """All but that a broker which was stopped is silent."""
+    return [each for each in alerts if each.code != "SRC001" or each.broker not in stopped]
 
 
 def _numbers(text: str) -> list[int]:
@@ -156,11 +214,12 @@ def _second_topic(seeds: Seeds) -> None:
         {1: [(0, 0)], 2: [], 3: []},
         lambda: seeds.epochs(TOPIC, 1),
     )
-    lab.stop(1)
+    foretold = seeds.stop(TOPIC, 1)
     seeds.expect(
         "S-09 a broker stops: gone from every ISR, only its own partition moves, epoch +1 on all",
         [(2, [2, 3], 1), (3, [3, 2], 1), (3, [3, 2], 1), (2, [2, 3], 1)],
         lambda: seeds.states(TOPIC),
+        foretold=foretold,
     )
     lab.start(1)
     seeds.expect(
@@ -168,17 +227,19 @@ def _second_topic(seeds: Seeds) -> None:
         [(2, [2, 3, 1], 1), (3, [3, 2, 1], 1), (3, [3, 2, 1], 1), (2, [2, 3, 1], 1)],
         lambda: seeds.states(TOPIC),
     )
-    said = seeds.preferred(TOPIC, 1)
+    said, elected = seeds.preferred(TOPIC, 1)
     seeds.expect(
         "S-11 preferred election: first of the assignment, ISR list unchanged, epoch +1",
         (True, (1, [3, 2, 1], 2)),
         lambda: ("Successfully completed" in said, seeds.states(TOPIC)[1]),
+        foretold=(True, elected),
     )
-    said = seeds.preferred(TOPIC, 1)
+    again, elected = seeds.preferred(TOPIC, 1)
     seeds.expect(
         "S-11 again: 'already elected', nothing changes",
         (True, (1, [3, 2, 1], 2)),
-        lambda: ("already elected" in said, seeds.states(TOPIC)[1]),
+        lambda: ("already elected" in again, seeds.states(TOPIC)[1]),
+        foretold=(True, elected),
     )
     seeds.expect(
         "S-12 the topic's znode still holds the assignment of its creation",
@@ -195,7 +256,8 @@ def _second_topic(seeds: Seeds) -> None:
 def _second_topic_again(seeds: Seeds) -> None:
     lab = seeds.lab
     seeds.create(AGAIN)
-    lab.stop(3)
+    seeds.watch.wait_rounds(2)
+    seeds.stop(AGAIN, 3)
     lab.start(3)
     lab.clients.until(AGAIN, lambda seen: all(len(each.isr) == 3 for each in seen))
     seeds.preferred(AGAIN, 2)
@@ -206,11 +268,12 @@ def _second_topic_again(seeds: Seeds) -> None:
         [(leader, ASSIGNMENT[n], isr) for n, (leader, isr, _) in enumerate(before)],
         lambda: seeds.described(AGAIN),
     )
-    lab.stop(3)
+    foretold = seeds.stop(AGAIN, 3)
     seeds.expect(
         "S-15 a broker stops: only its partition moves, to the next of its assignment",
         [(2, [2, 1], 2), (1, [1, 2], 2), (2, [2, 1], 3), (2, [2, 1], 2)],
         lambda: seeds.states(AGAIN),
+        foretold=foretold,
     )
     seeds.expect(
         "S-16 state znode of partition 0: epoch 2 though its leader never changed, version 3",
@@ -226,11 +289,12 @@ def _second_topic_again(seeds: Seeds) -> None:
         [(2, [2, 1, 3], 2), (1, [1, 2, 3], 2), (2, [2, 1, 3], 3), (2, [2, 1, 3], 2)],
         lambda: seeds.states(AGAIN),
     )
-    seeds.preferred(AGAIN, 2)
+    _, elected = seeds.preferred(AGAIN, 2)
     seeds.expect(
         "S-17 preferred election on partition 2",
         [(2, [2, 1, 3], 2), (1, [1, 2, 3], 2), (3, [2, 1, 3], 4), (2, [2, 1, 3], 2)],
         lambda: seeds.states(AGAIN),
+        foretold=[(2, [2, 1, 3], 2), (1, [1, 2, 3], 2), elected, (2, [2, 1, 3], 2)],
     )
 
 
@@ -242,6 +306,7 @@ def _controller(seeds: Seeds) -> None:
         (2, True, -1),
         lambda: (claim["version"], x in seeds.lab.brokers, claim["kraftControllerEpoch"]),
     )
+    seeds.stopped.add(x)
     seeds.lab.stop(x)
     seeds.expect(
         "S-04 fail-over: another broker claims, the controller epoch is one more",
@@ -270,6 +335,7 @@ def _seen_controller(seeds: Seeds) -> tuple[int | None, int | None]:
 
 def _stale_registration(seeds: Seeds) -> None:
     lab = seeds.lab
+    seeds.stopped.add(1)
     lab.kill(1)
     try:
         lab.start(1)

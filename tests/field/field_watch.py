@@ -13,6 +13,7 @@ from tidestaff.consistency.catalogue import BY_CODE
 from tidestaff.consistency.model import ClusterObservation, HealthObservation, PartitionObservation
 from tidestaff.consistency.monitor import step
 from tidestaff.consistency.verdict import FindingClass
+from tidestaff.streaming.lab.properties import settings_to_give
 from tidestaff.streaming.settings import Cluster
 from tidestaff.streaming.sources.collecting import collector_of
 
@@ -238,6 +239,4 @@ def subject(observation: Observation) -> tuple[str, ...]:
 
 def _given(lab: Lab) -> dict[str, str]:
     """Brokers before 0.11 cannot be asked for their settings."""
-    if not lab.plan.version.startswith("0.10."):
-        return {}
-    return {f"settings.{name}": value for name, value in lab.plan.settings.get(0, {}).items()}
+    return {} if lab.release.tells_settings else settings_to_give(lab.plan)

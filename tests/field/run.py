@@ -271,6 +271,10 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     if unknown:
         parser.error(f"no experiment {', '.join(sorted(unknown))}: take {', '.join(EXPERIMENTS)}")
     known = set(map(str, CLUSTERS))
+    parts = set(options.part) - set(field_injected.ALL_PARTS)
+    if parts:
+        take = ", ".join(field_injected.ALL_PARTS)
+        parser.error(f"no part {', '.join(sorted(parts))}: take {take}")
     if options.cluster and not set(options.cluster) <= known:
         parser.error(f"no cluster {options.cluster}: take some of {', '.join(sorted(known))}")
     return options

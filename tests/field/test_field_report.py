@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from tests.field.field_report import BROKE_OFF, Row, load, merge
+from tests.field.field_report import BROKE_OFF, PAGE, ROWS, Row, load, machine, merge, page
 from tests.field.lab import CLUSTERS
 
 
@@ -56,3 +58,15 @@ def test_every_form_of_kip_101_was_run_on_every_version_the_page_compares() -> N
 @pytest.mark.parametrize("section", ["truncation", "lively", "injected"])
 def test_a_section_has_rows_of_every_cluster(section: str) -> None:
     assert {cluster for _, cluster in _ran(section)} == set(map(str, CLUSTERS))
+
+
+def test_the_page_is_what_its_rows_make_of_it() -> None:
+    """But for the machine it is made on."""
+    held = json.loads(ROWS.read_text(encoding="utf-8"))
+    mine = page(load(), held["day"]).replace(machine(), held["machine"])
+    assert mine == PAGE.read_text(encoding="utf-8")
+
+
+def test_the_page_says_what_the_figures_of_a_producer_are_worth() -> None:
+    text = page([row("a producer", "a", "cost")], "2026-01-01")
+    assert "idle priority" in text

@@ -8,13 +8,20 @@ import pytest
 from tidestaff.connectors.disk_replica import DiskReplica
 from tidestaff.consistency.model import TopicPartition
 
-from tests.field import field_kip101, field_truncation
+from tests.field import (
+    field_injected,
+    field_kip101,
+    field_lively,
+    field_seeds,
+    field_truncation,
+)
 from tests.field.field_cost import Block, Quad, noise_of_p99, p99_ratio, quad_of
+from tests.field.field_inject import Fault
 from tests.field.field_losses import Loss, committed_end, lost, records
 from tests.field.field_report import Row, merge, page
 from tests.field.field_watch import Alert
-from tests.field.lab import Kind, need_jars
-from tests.field.run import kip101_rows, truncation_rows
+from tests.field.lab import CLUSTERS, Kind, need_jars
+from tests.field.run import kip101_rows, main, truncation_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,6 +73,35 @@ def test_a_loss_is_grave_and_a_silent_broker_is_not() -> None:
     codes = ("TRN001", "TRN006", "ELE002", "SRC001", "ISR008", "TRN005")
     assert [code for code in codes if alert(code).grave] == ["TRN001", "TRN006", "ELE002"]
     assert str(alert("TRN001")) == "TRN001 committed-offsets-lost t-0 broker 1 offsets [1, 2)"
+
+
+def test_what_is_true_of_a_stopped_broker_is_false_once_all_are_back() -> None:
+    def false(code: str, at_s: float) -> bool:
+        alert = Alert(code, "t-0", "", "", 1, None, None, at_s)
+        kind, calm_s = Kind("3.9.1", "zookeeper"), 300.0
+        outcome = field_lively.Outcome(kind, [], 1, 0, 1, [alert], [], 1800.0, calm_s)
+        return bool(outcome.false)
+
+    assert not false("SRC001", 290)
+    assert not false("SRC001", 305)
+    assert false("SRC001", 900)
+    assert false("ELE012", 290)
+    assert false("TRN001", 290)
+
+
+def test_the_documented_experiments_have_no_alert_but_of_a_stopped_broker() -> None:
+    silent = Alert("SRC001", "health/broker 1", "", "", 1, None, None, 0.0)
+    others = [
+        silent._replace(broker=2),
+        silent._replace(code="ISR002"),
+        silent._replace(code="ELE001"),
+    ]
+    assert field_seeds.unexpected([silent, *others], {1}) == others
+
+
+def test_a_part_nobody_knows_is_told_before_anything_is_started() -> None:
+    with pytest.raises(SystemExit):
+        main(["--only", "injected", "--part", "contents,nope"])
 
 
 def test_what_drifts_evenly_is_no_cost() -> None:
@@ -127,3 +163,31 @@ def batch(base: int, values: list[bytes]) -> bytes:
     made = bytearray(builder.build())
     made[:8] = base.to_bytes(8, "big")
     return bytes(made)
+
+
+def test_every_kind_of_cluster_has_all_faults_it_can_have() -> None:
+    everywhere = {"contents", "tail", "disk", "brokers", "acl"}
+    left_out = {
+        "0.10.2.2-zookeeper": {"epochs", "identity"},  # there are no leader epochs, no topic ids
+        "1.1.1-zookeeper": {"identity"},
+        "3.9.1-kraft": {"znodes"},
+        "4.1.1-kraft": {"znodes"},
+    }
+    for kind in CLUSTERS:
+        parts = set(field_injected.parts_of(kind))
+        assert parts >= everywhere
+        assert set(field_injected.ALL_PARTS) - parts == left_out.get(str(kind), set())
+
+
+def test_a_finding_that_does_not_name_the_missing_acl_is_not_found() -> None:
+    place, reason = "health/topic secret", "not authorised: ACL Read on topic secret is missing"
+    alert = Alert("SRC002", place, "", f"brokers: {reason} at topic secret", None, None, None, 0.0)
+    fault = Fault("ACL taken away", "SRC002", place, lambda: None, says="ACL Read on topic secret")
+    assert fault.is_told_by(alert)
+    assert not fault.is_told_by(alert._replace(observed="brokers: not authorised"))
+    assert not fault.is_told_by(alert._replace(subject="health/topic open"))
+    altered = Fault("altered", "LOG001", "t-0", lambda: None, 3, 10)
+    found = Alert("LOG001", "t-0", "", "", 3, 10, 15, 0.0)
+    assert altered.is_told_by(found)
+    assert not altered.is_told_by(found._replace(first=9))
+    assert not altered.is_told_by(found._replace(broker=2))

@@ -99,6 +99,45 @@ def test_what_is_an_answer_is_not_asked_again(asked: Callable[..., Clients]) -> 
     assert admin.clients == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param(
+            "[Error 36] TopicAlreadyExistsError: Request 'CreateTopicsRequest(version=7)' failed "
+            "with response 'CreateTopicsResponse(topics=[CreatableTopicResult(name='t', "
+            "error_message=\"Topic 't' already exists.\", num_partitions=-1)])'.",
+            "TopicAlreadyExistsError: Topic 't' already exists.",
+            id="the-broker-says-why",
+        ),
+        pytest.param(
+            "[Error 36] TopicAlreadyExistsError: Request 'CreateTopicsRequest(version=1)' failed "
+            "with response 'CreateTopicsResponse(topics=[CreatableTopicResult(name='t', "
+            "error_message=None, num_partitions=-1)])'.",
+            "TopicAlreadyExistsError: [Error 36] TopicAlreadyExistsError",
+            id="an-old-broker-says-nothing",
+        ),
+        pytest.param(
+            "TopicAlreadyExistsError: it is there",
+            "TopicAlreadyExistsError: it is there",
+            id="its-name-stands-there-already",
+        ),
+    ],
+)
+def test_a_refusal_is_told_in_the_brokers_words(
+    asked: Callable[..., Clients], text: str, said: str
+) -> None:
+    from kafka.errors import TopicAlreadyExistsError  # noqa: PLC0415 - slow
+
+    class RefusedError(TopicAlreadyExistsError):  # type: ignore[misc]
+        def __str__(self) -> str:
+            return text
+
+    RefusedError.__name__ = "TopicAlreadyExistsError"
+    with pytest.raises(LabError) as told:
+        asked(Admin(RefusedError())).create_topic("t")
+    assert str(told.value) == f"could not make topic t: {said}"
+
+
 def test_a_topic_made_by_a_try_whose_answer_was_lost_is_made(
     asked: Callable[..., Clients],
 ) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tidestaff.streaming.cli import main
+from tidestaff.streaming.commands.lab import configuration
 from tidestaff.streaming.lab.cluster import Lab
 from tidestaff.streaming.lab.plan import load_plan, make_plan
 from tidestaff.streaming.settings_loading import load
@@ -74,10 +75,32 @@ def test_a_partition_that_the_topic_lacks_is_told(
     def produce(*_: object, partition: int, **__: object) -> None:
         raise ValueError(f"Unrecognized partition {partition} for topic orders")
 
+    monkeypatch.setattr("tidestaff.streaming.lab.clients.Clients.describe", lambda *_: ["orders-0"])
     monkeypatch.setattr("tidestaff.streaming.lab.clients.Clients.produce", produce)
     make_plan(labs / "lab", version="4.1.1").save()
     assert main(["lab", "produce", "orders", "--partition", "7"]) == 3
     assert "orders-7: Unrecognized partition 7" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("version", "told"), [("0.10.2.2", True), ("1.1.1", False)])
+def test_the_monitor_is_told_the_settings_of_brokers_that_do_not_tell_them(
+    labs: Path, version: str, *, told: bool
+) -> None:
+    file = labs / "monitor.yaml"
+    lab = Lab(make_plan(labs / "lab", version=version))
+    file.write_text(configuration(lab, "lab"), encoding="utf-8")
+    (cluster,) = load(file).clusters
+    given = cluster.source.options.get("settings.auto.leader.rebalance.enable")  # type: ignore[union-attr]
+    assert given == ("false" if told else None)
+
+
+def test_a_topic_that_is_not_there_is_told_at_once(
+    labs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tidestaff.streaming.lab.clients.Clients.describe", lambda *_: [])
+    make_plan(labs / "lab", version="4.1.1").save()
+    assert main(["lab", "produce", "ordres"]) == 3
+    assert "no topic ordres: 'tidestaff lab topic ordres'" in capsys.readouterr().err
 
 
 def test_a_lab_that_is_down_says_so(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:

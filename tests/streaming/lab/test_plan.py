@@ -9,7 +9,7 @@ from tidestaff.streaming.jars import locked
 from tidestaff.streaming.lab.errors import LabError
 from tidestaff.streaming.lab.places import lab_folder, labs
 from tidestaff.streaming.lab.plan import load_plan, make_plan
-from tidestaff.streaming.lab.properties import broker_properties, text_of
+from tidestaff.streaming.lab.properties import broker_properties, settings_to_give, text_of
 from tidestaff.streaming.lab.releases import RELEASES, ZOOKEEPER_LOCK
 from tidestaff.streaming.lab.wires import Cut, read_cuts, wires_of, write_cuts
 
@@ -126,3 +126,14 @@ def test_labs_are_listed_by_name(tmp_path: Path) -> None:
     for name in ("b", "a"):
         make_plan(lab_folder(name, environment), version="4.1.1").save()
     assert labs(environment) == ["a", "b"]
+
+
+def test_what_all_brokers_have_is_given_where_none_can_be_asked(tmp_path: Path) -> None:
+    """As they have it: by the defaults of the version leaders would be moved back by themselves."""
+    mine = {0: {"min.insync.replicas": "2"}, 1: {"zookeeper.session.timeout.ms": "25000"}}
+    plan = make_plan(tmp_path, version="0.10.2.2", settings=mine)
+    assert settings_to_give(plan) == {
+        "settings.auto.leader.rebalance.enable": "false",
+        "settings.min.insync.replicas": "2",
+        "settings.zookeeper.session.timeout.ms": "6000",
+    }
