@@ -52,7 +52,7 @@ def test_a_page_is_the_file(capsys: pytest.CaptureFixture[str]) -> None:
     [
         pytest.param("rolling-restart-3.9", 0, id="no-alert"),
         pytest.param("s21-why-a-watermark", 0, id="for-information-only"),
-        pytest.param("s05-stale-registration", 1, id="warning"),
+        pytest.param("s05-stale-registration-3.9", 1, id="warning"),
         pytest.param("s23-loss-0.10.2", 2, id="critical"),
         pytest.param("s23-loss-0", 2, id="as-much-of-a-name-as-is-enough"),
     ],
