@@ -20,7 +20,7 @@ from tests.proof.ledger import (
     UNEXPLAINED,
     judge,
 )
-from tests.proof.search import plan_of
+from tests.proof.search import main, plan_of
 
 UNCLEANLY = {"unclean_leader_election_enable": True}
 TWO_SECONDS_MS = 2_000
@@ -363,3 +363,12 @@ def test_an_alarm_of_a_stale_controller_needs_its_very_write(
         entries[:] = [write._replace(at_ms=alarm.until_ms + 1)]
     found = judge(watched)
     assert (found.confirmed["CTL004"], found.false["CTL004"]) == (confirmed, 1 - confirmed)
+
+
+def test_a_version_that_the_search_does_not_know_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["search", "--preset", "3.10"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "invalid choice: '3.10' (choose from '0.8.2.2'," in capsys.readouterr().err
