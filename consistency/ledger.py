@@ -149,9 +149,9 @@ def _committed_out_of_office(sight: Sight, known: Ledger) -> Ledger:
             for each in _committed_beyond_lost(known, reading, watermark):
                 known = known._replace(beside=_with(known.beside, each))
         elif beyond.start < beyond.end:
-            if reading.lineage and is_rising(reading.lineage) and known.epochs_end == known.end:
+            if _goes_on(reading, known):
                 trimmed = normalise(
-                    reading.lineage, log_start_offset=known.end, end_offset=watermark
+                    reading.lineage or (), log_start_offset=known.end, end_offset=watermark
                 )
                 if known.epochs and trimmed and trimmed[0].epoch == known.epochs[-1].epoch:
                     trimmed = trimmed[1:]  # the same epoch goes on
@@ -162,6 +162,15 @@ def _committed_out_of_office(sight: Sight, known: Ledger) -> Ledger:
             for each in _committed_beside(known, reading, watermark):
                 known = known._replace(beside=_with(known.beside, each))
     return known
+
+
+def _goes_on(reading: ReplicaReading, known: Ledger) -> bool:
+    """Whether its lineage tells the epochs from where the ledger's end. It tells nothing of what
+    lies before its first entry and was removed: the ledger's last epoch did not go on there."""
+    lineage = reading.lineage or ()
+    if not lineage or not is_rising(lineage) or known.epochs_end != known.end:
+        return False
+    return not known.epochs or lineage[0].start_offset <= known.end
 
 
 def _committed_beyond_lost(
