@@ -149,14 +149,8 @@ def _committed_out_of_office(sight: Sight, known: Ledger) -> Ledger:
             for each in _committed_beyond_lost(known, reading, watermark):
                 known = known._replace(beside=_with(known.beside, each))
         elif beyond.start < beyond.end:
-            if _goes_on(reading, known):
-                trimmed = normalise(
-                    reading.lineage or (), log_start_offset=known.end, end_offset=watermark
-                )
-                if known.epochs and trimmed and trimmed[0].epoch == known.epochs[-1].epoch:
-                    trimmed = trimmed[1:]  # the same epoch goes on
-                epochs = _bounded((*known.epochs, *trimmed), MAX_LEDGER_ENTRIES, like=())
-                known = known._replace(epochs=epochs, epochs_end=watermark)
+            if reading.lineage and is_rising(reading.lineage) and known.epochs_end == known.end:
+                known = _going_on(known, reading.lineage, watermark)
             known = known._replace(end=watermark)
         if names_the_topic(sight, reading):
             for each in _committed_beside(known, reading, watermark):
@@ -164,13 +158,24 @@ def _committed_out_of_office(sight: Sight, known: Ledger) -> Ledger:
     return known
 
 
-def _goes_on(reading: ReplicaReading, known: Ledger) -> bool:
-    """Whether its lineage tells the epochs from where the ledger's end. It tells nothing of what
-    lies before its first entry and was removed: the ledger's last epoch did not go on there."""
-    lineage = reading.lineage or ()
-    if not lineage or not is_rising(lineage) or known.epochs_end != known.end:
-        return False
-    return not known.epochs or lineage[0].start_offset <= known.end
+def _going_on(known: Ledger, lineage: Lineage, watermark: int) -> Ledger:
+    """The ledger with the epochs of what was committed beyond its end.
+
+    A lineage tells nothing of what lies before its first entry and was removed. Where that begins
+    above the ledger's end in another epoch, nobody knows which one ends where: the older epochs are
+    given up for the newer, or kept where there are none.
+    """
+    trimmed = normalise(lineage, log_start_offset=known.end, end_offset=watermark)
+    older = known.epochs
+    gap = lineage[0].start_offset > known.end
+    if older and gap and lineage[0].epoch != older[-1].epoch:
+        if not trimmed:
+            return known
+        older = ()
+    if older and trimmed and trimmed[0].epoch == older[-1].epoch:
+        trimmed = trimmed[1:]  # the same epoch goes on
+    epochs = _bounded((*older, *trimmed), MAX_LEDGER_ENTRIES, like=())
+    return known._replace(epochs=epochs, epochs_end=watermark)
 
 
 def _committed_beyond_lost(
