@@ -237,11 +237,15 @@ def _still_beside(sight: Sight, beside: tuple[Beside, ...]) -> tuple[Beside, ...
 
 
 def _without_written(lost: tuple[Lost, ...], written: tuple[Lost, ...]) -> tuple[Lost, ...]:
-    """Records of another epoch that were lost at those offsets stay reported."""
+    """Records of another epoch that were lost at those offsets stay reported, and so do those of
+    the very same: a leader writes an offset once in its epoch, and others had shown them before."""
     return tuple(
         each._replace(offsets=part)
         for each in lost
-        for part in without(each.offsets, [w.offsets for w in written if w.may_be(each)])
+        for part in without(
+            each.offsets,
+            [w.offsets for w in written if UNKNOWN_EPOCH in (w.epoch, each.epoch)],
+        )
     )
 
 
