@@ -150,18 +150,32 @@ def _committed_out_of_office(sight: Sight, known: Ledger) -> Ledger:
                 known = known._replace(beside=_with(known.beside, each))
         elif beyond.start < beyond.end:
             if reading.lineage and is_rising(reading.lineage) and known.epochs_end == known.end:
-                trimmed = normalise(
-                    reading.lineage, log_start_offset=known.end, end_offset=watermark
-                )
-                if known.epochs and trimmed and trimmed[0].epoch == known.epochs[-1].epoch:
-                    trimmed = trimmed[1:]  # the same epoch goes on
-                epochs = _bounded((*known.epochs, *trimmed), MAX_LEDGER_ENTRIES, like=())
-                known = known._replace(epochs=epochs, epochs_end=watermark)
+                known = _going_on(known, reading.lineage, watermark)
             known = known._replace(end=watermark)
         if names_the_topic(sight, reading):
             for each in _committed_beside(known, reading, watermark):
                 known = known._replace(beside=_with(known.beside, each))
     return known
+
+
+def _going_on(known: Ledger, lineage: Lineage, watermark: int) -> Ledger:
+    """The ledger with the epochs of what was committed beyond its end.
+
+    A lineage tells nothing of what lies before its first entry and was removed. Where that begins
+    above the ledger's end in another epoch, nobody knows which one ends where: the older epochs are
+    given up for the newer, or kept where there are none.
+    """
+    trimmed = normalise(lineage, log_start_offset=known.end, end_offset=watermark)
+    older = known.epochs
+    gap = lineage[0].start_offset > known.end
+    if older and gap and lineage[0].epoch != older[-1].epoch:
+        if not trimmed:
+            return known
+        older = ()
+    if older and trimmed and trimmed[0].epoch == older[-1].epoch:
+        trimmed = trimmed[1:]  # the same epoch goes on
+    epochs = _bounded((*older, *trimmed), MAX_LEDGER_ENTRIES, like=())
+    return known._replace(epochs=epochs, epochs_end=watermark)
 
 
 def _committed_beyond_lost(
@@ -223,11 +237,15 @@ def _still_beside(sight: Sight, beside: tuple[Beside, ...]) -> tuple[Beside, ...
 
 
 def _without_written(lost: tuple[Lost, ...], written: tuple[Lost, ...]) -> tuple[Lost, ...]:
-    """Records of another epoch that were lost at those offsets stay reported."""
+    """Records of another epoch that were lost at those offsets stay reported, and so do those of
+    the very same: a leader writes an offset once in its epoch, and others had shown them before."""
     return tuple(
         each._replace(offsets=part)
         for each in lost
-        for part in without(each.offsets, [w.offsets for w in written if w.may_be(each)])
+        for part in without(
+            each.offsets,
+            [w.offsets for w in written if UNKNOWN_EPOCH in (w.epoch, each.epoch)],
+        )
     )
 
 

@@ -18,7 +18,7 @@ from tidestaff.consistency.memory import (
     PartitionMemory,
     ReplicaMemory,
 )
-from tidestaff.consistency.model import ControllerClaim
+from tidestaff.consistency.model import UNKNOWN_BROKER_EPOCH, ControllerClaim
 from tidestaff.consistency.verified import verified
 from tidestaff.consistency.versions import Truncation
 
@@ -143,12 +143,25 @@ def _eras(sight: Sight) -> tuple[Era, ...]:
 
 
 def _joined(sight: Sight) -> tuple[BrokerId, ...]:
-    """Who joined the ISR within the current leader epoch."""
+    """Who joined the ISR within the current leader epoch.
+
+    Where joining needs the epoch's start (ISR010): and has not restarted since. A power loss may
+    have taken the end of its log, and until the controller notices, it stays a member.
+    """
     memory, isr = sight.memory, sight.state.isr
     if memory is None or memory.state.leader_epoch != sight.state.leader_epoch:
         return ()
     before = memory.state.isr
-    return tuple(b for b in isr if b in memory.joined_isr or b not in before)
+    joined = (b for b in isr if b in memory.joined_isr or b not in before)
+    if not sight.rules.isr_join_needs_epoch_start:
+        return tuple(joined)
+    return tuple(b for b in joined if not _restarted(sight, b))
+
+
+def _restarted(sight: Sight, broker: BrokerId) -> bool:
+    remembered = sight.remembered(broker)
+    known = remembered is not None and remembered.broker_epoch != UNKNOWN_BROKER_EPOCH
+    return known and not sight.same_incarnation(broker)
 
 
 def _replicas(sight: Sight) -> tuple[ReplicaMemory, ...]:

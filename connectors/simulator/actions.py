@@ -162,7 +162,7 @@ def _fetch_request(cluster: SimulatedCluster, action: Action) -> bool:
         return False
     replica = broker.replicas.get(partition)
     leader = cluster.brokers.get(replica.leader) if replica is not None else None
-    if replica is None or leader is None or not leader.answers:
+    if replica is None or replica.leads or leader is None or not leader.answers:
         return False
     ask = following.ask(replica, broker.now_ms, broker.fetch_limit)
     if ask is None:
@@ -243,6 +243,8 @@ def _create_topic(cluster: SimulatedCluster, action: Action) -> bool:
     if not known or not all(partitions):
         return False
     topic = action["topic"]
+    if any(partition.topic == topic for partition in cluster.mode.partitions()):
+        return False
     return cluster.mode.create_topic(topic, cluster.new_topic_id(topic), partitions)
 
 

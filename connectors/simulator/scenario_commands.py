@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _DURATION: Final = re.compile(r"([0-9]{1,9})(ms|s|m)\Z")
 _MS: Final = {"ms": 1, "s": 1_000, "m": 60_000}
+# A day passes in a minute; what is longer is a slip, and would seem to hang.
+_LONGEST_MS: Final = 24 * 60 * 60_000
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
 _LONGEST_FOUND: Final = 80
 
@@ -133,12 +135,13 @@ class Words:
         return self.one_of(places, "a broker, zookeeper or controller")
 
     def duration_ms(self) -> int:
-        expected = "a time like 500ms, 10s or 2m"
+        expected = "a time like 500ms, 10s or 2m, a day (1440m) at most"
         word = self.take(expected)
         match = _DURATION.match(word)
-        if match is None:
+        duration_ms = int(match[1]) * _MS[match[2]] if match else _LONGEST_MS + 1
+        if duration_ms > _LONGEST_MS:
             raise WrongWordError(repr(word), expected)
-        return int(match[1]) * _MS[match[2]]
+        return duration_ms
 
     def value_of(self, name: str) -> Any:
         if is_switch(name):
@@ -203,6 +206,8 @@ def _produce(words: Words) -> Step:
         if count == 0:
             raise WrongWordError(repr(first), what)
         return Step(({**action, "records": count},))
+    if words.words == ["record"] and whole_number(first) is not None:
+        raise WrongWordError("'record'", "the word records, as in: 5 records")
     names = [first, *words.words]
     words.words.clear()
     return Step(({**action, "records": len(names), "names": names},))

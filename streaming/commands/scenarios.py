@@ -31,6 +31,7 @@ a file of your own: a head (version, brokers, topic NAME replicas 1,2,3, set, ac
 blocks of commands with a blank line between them, # before what is told. The commands:
 {_WORDS}
 """
+_MOST_LIKE: Final = 5
 CLOSING: Final = (
     "'tidestaff scenarios NAME' prints the page, 'tidestaff simulate NAME' plays it. Names that "
     "differ only in the version at their end tell the same story under two rule sets: compare them."
@@ -69,10 +70,12 @@ def find(name: str) -> Path:
         return known[name]
     if Path(name).is_file():
         return Path(name)
-    begun = [each for each in known if each.startswith(name)]
+    begun = [each for each in known if name and each.startswith(name)]
     if len(begun) == 1:
         return known[begun[0]]
     like = begun or nearest(name, known, 3)
+    if len(like) > _MOST_LIKE:
+        like = [*like[:_MOST_LIKE], f"{len(like) - _MOST_LIKE} more"]
     hint = f"; did you mean {' or '.join(like)}?" if like else ""
     raise CommandError(
         f"no scenario and no file {name!r}, expected a name or a file{hint}",

@@ -524,6 +524,18 @@ def last_replica_standing_comes_back_short() -> dict[str, Any]:
     return watch.raised
 
 
+@fires("TRN001", broker=2, offsets=(20, 25))
+def deposed_leader_committed_beyond_what_it_had_removed() -> dict[str, Any]:
+    """Search, seed 32018: [10, 20) was removed and its epoch is not known; [20, 25) is of epoch 1,
+    and by the time the next leader answers, that has written others there."""
+    watch = Watch().settle()
+    watch.stop(2, 3).log(1, leads=True, believes=1).change(leader=-1, epoch=3, isr=(2,))
+    watch.log(1, start=20, hw=25, leo=25, epochs=lineage((1, 20))).see()
+    watch.stop(1).start(2).change(leader=2, epoch=4)
+    watch.log(2, leo=30, hw=30, epochs=lineage((0, 0), (1, 10), (4, 20))).see()
+    return watch.raised
+
+
 @fires("TRN002", broker=3, offsets=(7, 9))
 def follower_cuts_what_its_leader_has() -> dict[str, Any]:
     watch = Watch(isr=(1, 2)).log(3, leo=9, hw=9)

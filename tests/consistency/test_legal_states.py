@@ -903,6 +903,29 @@ def isr_member_from_before_the_election_is_shorter_than_the_epoch_start() -> Wat
     return watch
 
 
+@legal("ISR010")
+def member_that_had_joined_whole_lost_the_end_of_its_log_with_the_power() -> Watch:
+    """Search, seed 31019: the controller is gone too, and nobody takes it out of the ISR."""
+    watch = Watch(isr=(1, 2), epoch=5)
+    watch.all_logs(leo=30, hw=10, epochs=lineage((0, 0), (5, 25))).see(2)
+    watch.change(isr=(1, 2, 3)).see(2)
+    watch.stop(3).see()
+    watch.start(3).log(3, leo=20, epochs=lineage((0, 0))).see(3)
+    return watch
+
+
+@legal("TRN001")
+def deposed_leader_had_removed_what_it_committed_and_the_next_one_has_it() -> Watch:
+    """Search, seed 31026: DeleteRecords left broker 1 a lineage that begins at 15. That is no word
+    about the epoch of [10, 15), which was written in epoch 1."""
+    watch = Watch().settle()
+    watch.stop(2, 3).log(1, leads=True, believes=1).change(leader=-1, epoch=3, isr=(2,))
+    watch.log(1, start=15, hw=15, leo=15, epochs=lineage((1, 15))).see()
+    watch.start(2).change(leader=2, epoch=4).log(1, leads=False, believes=4)
+    watch.log(2, leo=15, hw=15, epochs=lineage((0, 0), (1, 10), (4, 15))).see(3)
+    return watch
+
+
 @legal("LOG002")
 def digest_without_a_finding() -> Watch:
     watch = Watch()

@@ -398,3 +398,16 @@ def test_state_that_was_kept_without_epochs_knows_none() -> None:
     assert watch.memory.losses == (Lost(OffsetRange(10, 20), 0),)
     old = watch.memory._replace(lost_epochs=())
     assert old.losses == (Lost(OffsetRange(10, 20), UNKNOWN_EPOCH),)
+
+
+def test_what_a_deposed_leader_wrote_unseen_and_others_showed_is_lost_once() -> None:
+    """Seed 33027 of the search: broker 1 is seen with 10, writes 7 more and sleeps before the next
+    sample; 3 shows them committed. They are reported, and 1 awakes with them while 2 is away."""
+    watch = Watch(isr=(1, 3)).settle()
+    watch.log(1, up=False).log(3, leo=17, hw=17).see()
+    watch.change(leader=2, epoch=1, isr=(2,)).log(1, believes=0, leads=True)
+    watch.log(2, epochs=lineage((0, 0), (1, 10))).log(3, believes=0).see()
+    assert watch.raised.pop("TRN001").offsets == OffsetRange(10, 17)
+    watch.log(3, up=False).log(2, up=False).log(1, up=True, leo=17, hw=17).see(2)
+    watch.log(2, up=True).see(2)
+    assert "TRN001" not in watch.raised

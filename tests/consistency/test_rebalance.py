@@ -1,4 +1,4 @@
-"""The automatic rebalance: imbalance per broker, what is moved, and the metric."""
+"""The automatic rebalance (S-19): imbalance per broker, what is moved, and the metric."""
 
 from __future__ import annotations
 
@@ -38,6 +38,11 @@ S09 = second_topic((1, (1, 2)), (2, (2, 1)), (2, (2, 1)), (1, (1, 2)))
 S10 = second_topic((1, (1, 2, 0)), (2, (2, 1, 0)), (2, (2, 1, 0)), (1, (1, 2, 0)))
 S15 = second_topic((1, (1, 0)), (0, (0, 1)), (1, (1, 0)), (1, (1, 0)))
 S17 = second_topic((1, (1, 0, 2)), (0, (0, 1, 2)), (1, (1, 0, 2)), (1, (1, 0, 2)))
+S06 = {
+    "P0": led(1, (1, 0), (0, 1)),
+    "P1": led(2, (0, 2), (2, 0)),
+    "P2": led(2, (2, 1), (2, 1)),
+}
 S07 = {
     "P0": led(2, (2, 1), (2, 1)),
     "P1": led(1, (1, 0), (1, 0)),
@@ -54,17 +59,20 @@ S07 = {
             {1, 2},
             {0: (1, 1), 1: (0, 2), 2: (0, 1)},
             (),
-            id="s09-the-preferred-replica-is-down",
+            id="S-09-the-preferred-replica-is-down",
         ),
         pytest.param(
-            S10, {0, 1, 2}, {0: (1, 1), 1: (0, 2), 2: (0, 1)}, ("P1",), id="s10-p1-goes-to-0"
+            S10, {0, 1, 2}, {0: (1, 1), 1: (0, 2), 2: (0, 1)}, ("P1",), id="S-10-p1-goes-to-0"
         ),
-        pytest.param(S15, {0, 1}, {0: (0, 1), 1: (0, 2), 2: (1, 1)}, (), id="s15-2-is-down"),
+        pytest.param(S15, {0, 1}, {0: (0, 1), 1: (0, 2), 2: (1, 1)}, (), id="S-15-2-is-down"),
         pytest.param(
-            S17, {0, 1, 2}, {0: (0, 1), 1: (0, 2), 2: (1, 1)}, ("P2",), id="s17-p2-goes-to-2"
+            S17, {0, 1, 2}, {0: (0, 1), 1: (0, 2), 2: (1, 1)}, ("P2",), id="S-17-p2-goes-to-2"
         ),
         pytest.param(
-            S07, {0, 1, 2}, {0: (1, 1), 1: (0, 1), 2: (0, 2)}, ("P2",), id="s07-p2-goes-to-0"
+            S06, {0, 1, 2}, {0: (1, 1), 1: (0, 1), 2: (0, 1)}, ("P1",), id="S-06-p1-goes-to-0"
+        ),
+        pytest.param(
+            S07, {0, 1, 2}, {0: (1, 1), 1: (0, 1), 2: (0, 2)}, ("P2",), id="S-07-p2-goes-to-0"
         ),
     ],
 )
@@ -82,7 +90,7 @@ def test_s19_automatic_rebalance_arithmetic(
 @pytest.mark.parametrize(
     ("bad", "total", "percent", "exceeded"),
     [
-        pytest.param(1, 10, 10, False, id="s19-equal-is-not-greater"),
+        pytest.param(1, 10, 10, False, id="S-19-equal-is-not-greater"),
         pytest.param(1, 9, 10, True, id="one-of-nine-is-more-than-ten-percent"),
         pytest.param(3, 10, 30, False, id="equal-in-doubles-too"),
         pytest.param(0, 5, 0, False, id="no-imbalance-at-threshold-0"),

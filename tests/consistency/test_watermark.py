@@ -46,6 +46,7 @@ def test_s21_a_consumer_never_gets_past_what_the_next_leader_has() -> None:
 
 
 def test_s41_a_position_is_the_next_offset_to_read() -> None:
+    """S-41: exclusive, like HW and LEO."""
     visible = watermark.readable(LocalLog(0, 3, 3))
     assert visible == (0, 3)
     assert visible.end - visible.start == 3

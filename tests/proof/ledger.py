@@ -178,9 +178,10 @@ def _claimed_beyond(watched: Watched, alarm: Alarm) -> list[OffsetRange]:
     every_step = watched.plan.every_ms == EVERY_STEP
     left = [offsets]
     for loss in _by(watched.cluster.truth.losses, alarm):
-        late = every_step and loss.at_ms != alarm.until_ms and _leader_seen(watched, loss, alarm)
-        if late and _commit_seen(watched, loss, alarm, offsets):
-            continue
+        if every_step and loss.at_ms != alarm.until_ms:
+            shown_ms = _commit_seen(watched, loss, alarm, offsets)
+            if shown_ms is not None and _leader_seen(watched, loss, alarm, shown_ms):
+                continue
         fresh = [loss.offsets]
         for earlier in watched.watcher.alarms[:at]:
             told = earlier.violated.offsets
@@ -207,19 +208,23 @@ def _first_shown(watched: Watched, loss: Loss, earlier: Alarm, alarm: Alarm) -> 
     return minus(shown(alarm.at_ms), shown(earlier.at_ms))
 
 
-def _leader_seen(watched: Watched, loss: Loss, alarm: Alarm) -> bool:
-    """Whether a sample showed the leader's log after the loss and before the alarm."""
+def _leader_seen(watched: Watched, loss: Loss, alarm: Alarm, shown_ms: int) -> bool:
+    """Whether a sample showed the leader's log after the loss, with the commit known, and before
+    the alarm."""
     return any(
-        loss.at_ms <= g.at_ms < alarm.at_ms and g.coherent and g.log_end >= 0
+        max(loss.at_ms, shown_ms) <= g.at_ms < alarm.at_ms and g.coherent and g.log_end >= 0
         for g in watched.watcher.glimpses.get(loss.partition, [])
     )
 
 
-def _commit_seen(watched: Watched, loss: Loss, alarm: Alarm, offsets: OffsetRange) -> bool:
-    """Whether a sample before the alarm showed some of these records below a watermark."""
-    glimpses = watched.watcher.glimpses.get(loss.partition, [])
-    shown = [g.shown for g in glimpses if g.topic == loss.topic_id and g.at_ms < alarm.at_ms]
-    return bool(_those_in(clip(loss.records, offsets), shown))
+def _commit_seen(watched: Watched, loss: Loss, alarm: Alarm, offsets: OffsetRange) -> int | None:
+    """When a sample before the alarm first showed some of these records below a watermark."""
+    records = clip(loss.records, offsets)
+    for g in watched.watcher.glimpses.get(loss.partition, []):
+        told = g.topic == loss.topic_id and g.at_ms < alarm.at_ms
+        if told and _those_in(records, [g.shown]):
+            return g.at_ms
+    return None
 
 
 def _differs(watched: Watched, alarm: Alarm) -> bool:

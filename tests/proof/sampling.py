@@ -36,9 +36,12 @@ KINDS: Final[dict[str, tuple[str, ...]]] = {
     "unclean election": ("crash", "unclean_election", "unclean_setting"),
     "disk wiped": ("crash", "wipe_disk"),
     "link cut": ("cut",),
+    "slow follower": ("slow_follower", "usual_speed", "hold_fetches", "crash"),
     "controller failover": ("controller_failover", "crash"),
     "reassignment": ("reassign", "preferred_election", "crash"),
     "retention": ("retention", "delete_records", "crash"),
+    "topic made again": ("recreate_topic", "crash"),
+    "setting changed": ("change_min_isr", "crash"),
     HIGH_WATERMARK: ("crash", "bounce", "clean_stop", "session_expiry"),
 }
 MAY_LOSE: Final = ("power loss", "unclean election", "disk wiped", HIGH_WATERMARK)
@@ -46,6 +49,7 @@ WEIGHTS: Final = (
     *(("crash", 10), ("start", 14), ("power_loss", 10), ("wipe_disk", 6), ("bounce", 8)),
     *(("unclean_election", 10), ("unclean_setting", 6), ("session_expiry", 8), ("reassign", 8)),
     *(("controller_failover", 8), ("retention", 8), ("delete_records", 4), ("cut", 10)),
+    *(("slow_follower", 8), ("hold_fetches", 8), ("recreate_topic", 20), ("change_min_isr", 8)),
 )
 _APART: Final = 100
 _TRIED: Final = 60

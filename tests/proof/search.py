@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidestaff.connectors.simulator.faults import NEVER_LOSE, ON_REQUEST, WEIGHTS
 from tidestaff.connectors.simulator.places import METADATA, Trouble, broker_place
-from tidestaff.connectors.simulator.presets import preset_named
+from tidestaff.connectors.simulator.presets import PRESETS, preset_named
 from tidestaff.connectors.simulator.settings import QUICK
 
 from tests.proof.histories import EVERY_STEP, Plan, live, live_again
@@ -242,7 +242,12 @@ def main() -> int:
     )
     parser.add_argument("--histories", type=int, default=1_000, help="in all series together")
     parser.add_argument("--seed", type=int, default=1, help="the first one")
-    parser.add_argument("--preset", action="append", help="default: the safe ones and 0.10.2.2")
+    parser.add_argument(
+        "--preset",
+        action="append",
+        choices=PRESETS,
+        help="default: the safe ones and 0.10.2.2",
+    )
     parser.add_argument(
         "--series",
         action="append",

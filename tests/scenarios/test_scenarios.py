@@ -64,6 +64,10 @@ def commands(name: str) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
+        ("s05-stale-registration-3.9", "s05-stale-registration-kraft-3.9"),
+        ("s08-preferred-election-1.1.1", "s08-preferred-election-3.9"),
+        ("s08-preferred-election-3.9", "s08-preferred-election-kraft-3.9"),
+        ("s14-broker-stops-twice-3.9", "s14-broker-stops-twice-kraft-3.9"),
         ("s23-loss-0.10.2", "s23-loss-1.1.1"),
         ("s23-loss-0.10.2", "s23-loss-3.9"),
         ("s24-divergence-0.10.2", "s28-divergence-prevented-3.9"),
@@ -83,7 +87,9 @@ def commands(name: str) -> list[list[str]]:
         ("s36-leader-failure-0.10.2", "s36-leader-failure-3.9"),
         ("s36-leader-failure-longer-0.10.2", "s36-leader-failure-longer-3.9"),
         ("s37-isr-timer-2.0", "s37-isr-timer-2.4"),
-        ("s39-no-isr-member-alive-clean", "s39-no-isr-member-alive-unclean"),
+        ("s39-no-isr-member-alive-clean-3.9", "s39-no-isr-member-alive-unclean-3.9"),
+        ("s39-no-isr-member-alive-clean-3.9", "s39-no-isr-member-alive-clean-kraft-4.1"),
+        ("s39-no-isr-member-alive-unclean-2.4", "s39-no-isr-member-alive-unclean-3.9"),
         ("last-replica-standing-3.9-kraft", "last-replica-standing-4.1-kraft"),
         ("follower-failure-3.9", "follower-failure-kraft-3.9"),
     ],

@@ -52,7 +52,7 @@ def test_a_page_is_the_file(capsys: pytest.CaptureFixture[str]) -> None:
     [
         pytest.param("rolling-restart-3.9", 0, id="no-alert"),
         pytest.param("s21-why-a-watermark", 0, id="for-information-only"),
-        pytest.param("s05-stale-registration", 1, id="warning"),
+        pytest.param("s05-stale-registration-3.9", 1, id="warning"),
         pytest.param("s23-loss-0.10.2", 2, id="critical"),
         pytest.param("s23-loss-0", 2, id="as-much-of-a-name-as-is-enough"),
     ],
@@ -303,6 +303,8 @@ def test_a_file_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     ("arguments", "told"),
     [
         pytest.param(["s23-los"], "did you mean s23-loss-", id="a-name-is-told-its-nearest"),
+        pytest.param(["s3"], " more?\n", id="a-name-that-many-begin-with"),
+        pytest.param([""], "no file '', expected a name or a file\n", id="no-name"),
         pytest.param(["nowhere.txt"], "no scenario and no file 'nowhere.txt'", id="no-file"),
         pytest.param([], "expected either a scenario", id="nothing-to-play"),
         pytest.param(["s23-loss-3.9", "--seed", "1"], "expected either", id="both"),
@@ -328,6 +330,19 @@ def test_bad_input_is_exit_3(
 ) -> None:
     assert main(["simulate", *arguments]) == 3
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("version", ["3.9", "3.9-kraft"])
+@pytest.mark.parametrize("line", ["fetch 1", "fetch-request 1", "create-topic t replicas 2"])
+def test_a_command_that_can_do_nothing_says_so(
+    line: str, version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A leader fetches from nobody, and a topic is made once."""
+    story = tmp_path / "mine.txt"
+    story.write_text(f"version {version}\nbrokers 1 2\ntopic t replicas 1,2\n\n{line}\n")
+    assert (
+        f"    {line}: not possible now, nothing done" in output(capsys, "simulate", str(story))[1]
+    )
 
 
 def test_a_wrong_line_is_told_with_its_number(

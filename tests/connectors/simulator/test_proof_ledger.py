@@ -20,7 +20,7 @@ from tests.proof.ledger import (
     UNEXPLAINED,
     judge,
 )
-from tests.proof.search import plan_of
+from tests.proof.search import main, plan_of
 
 UNCLEANLY = {"unclean_leader_election_enable": True}
 TWO_SECONDS_MS = 2_000
@@ -287,6 +287,32 @@ def test_a_loss_of_what_a_stray_leader_had_committed_is_excused_on_its_own_groun
     assert dict(judge(watched).reasons) == {f"loss missed: {UNEXPLAINED}": 1}
 
 
+@pytest.mark.parametrize(("late_ms", "false"), [(0, 0), (1_000, 1)])
+def test_a_stray_commit_that_shows_when_its_leader_is_assigned_again_is_raised_then(
+    late_ms: int, false: int
+) -> None:
+    """3.9.1, seed 32013 of the search: the other leader was seen all along, but until 3 is assigned
+    again nobody knows of its commit. The alarm comes with the next word of who is in office."""
+    at = {"topic": "b", "partition": 0}
+    actions: list[dict[str, Any]] = [
+        {"at_ms": 6_902, "do": "clean_stop", "broker": 2},
+        {"at_ms": 7_471, "do": "pause", "broker": 3},
+        {"at_ms": 8_406, "do": "reassign", **at, "replicas": [1, 2]},
+        {"at_ms": 9_042, "do": "unclean_election", **at},
+        {"at_ms": 9_202, "do": "start", "broker": 2},
+        {"at_ms": 11_857, "do": "resume", "broker": 3},
+        {"at_ms": 12_269, "do": "produce", **at, "records": 3, "broker": 3},
+        {"at_ms": 16_328, "do": "reassign", **at, "replicas": [3, 1]},
+    ]
+    watched = live_again(plan_of("every step", "3.9.1", 32013, 200), actions, 23_500)
+    alarms = watched.watcher.alarms
+    [raised] = [alarm for alarm in alarms if alarm.violated.code == "TRN001"]
+    later = raised._replace(at_ms=raised.at_ms + late_ms, until_ms=raised.until_ms + late_ms)
+    alarms[alarms.index(raised)] = later
+    found = judge(watched)
+    assert (found.exact["loss"], found.false["TRN001"]) == (1 - false, false)
+
+
 def emptied_isr(*, every_ms: int) -> Watched:
     """0.10.2.2, seed 3113 of the search, its fewest actions: the leader of b dies, then its heir,
     which leaves the ISR empty; the first one comes back and is elected."""
@@ -363,3 +389,12 @@ def test_an_alarm_of_a_stale_controller_needs_its_very_write(
         entries[:] = [write._replace(at_ms=alarm.until_ms + 1)]
     found = judge(watched)
     assert (found.confirmed["CTL004"], found.false["CTL004"]) == (confirmed, 1 - confirmed)
+
+
+def test_a_version_that_the_search_does_not_know_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["search", "--preset", "3.10"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "invalid choice: '3.10' (choose from '0.8.2.2'," in capsys.readouterr().err

@@ -55,6 +55,10 @@ def problem(text: str) -> str:
         pytest.param("produce t-0 0 records", "expected how many records", id="no-records"),
         pytest.param("wait 10", "expected a time like 500ms, 10s or 2m", id="time-has-a-unit"),
         pytest.param("wait", "found the end of the line", id="time-is-needed"),
+        pytest.param(
+            "wait 1441m", "found '1441m' after 'wait', expected a time", id="too-long-a-wait"
+        ),
+        pytest.param("produce t-0 1 record", "expected the word records", id="one-is-records-too"),
         pytest.param("wait 1s 2s", "found '2s' after 'wait', expected the end of", id="too-much"),
         pytest.param("elect prefered t-0", "did you mean preferred?", id="kind-of-election"),
         pytest.param("reassign t-0 1,1", "expected replicas as 1,2,3", id="a-broker-twice"),
