@@ -23,6 +23,7 @@ from tidestaff.streaming.verify.report import as_json
 from tidestaff.streaming.verify.running import Progress, Verification
 
 from tests.connectors.disk import write_log_dir, write_offsets
+from tests.connectors.segment_bytes import v2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -171,6 +172,22 @@ def test_a_batch_is_told_in_the_singular_and_rot_without_an_empty_part(
     told = capsys.readouterr().out
     assert "offsets [4,5): 1 record in 1 batch\n" in told
     assert "\nt-1: corrupt\n" not in told
+
+
+def test_a_batch_that_is_missing_is_named_by_the_offset_it_would_end_at(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The whole range ends with a batch that everybody has, one of them with other contents."""
+    for path in brokers:
+        odd = path is brokers[2]
+        halves = v2(0, 4) + v2(4, 2) + v2(6, 4, value=b"other")
+        (path / "t-0" / SEGMENT).write_bytes(halves if odd else v2(0, 6) + v2(6, 4))
+    assert main(["verify", "--topic", "t", *of(brokers)]) == 2
+    told = capsys.readouterr().out
+    assert told.startswith("2 partitions: 1 equal, 1 diverged")
+    assert "offsets [0,10): 10 records in 3 batches\n    broker 1  no batch that ends at" in told
+    assert "no batch that ends at offset 3\n" in told
+    assert "offset 9" not in told
 
 
 def test_one_brokers_directories_are_refused(
