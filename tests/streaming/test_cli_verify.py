@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tidestaff.connectors import agent_answers, agent_server
 from tidestaff.connectors.agent_answers import Question, decode_question
+from tidestaff.connectors.agent_digester import BYTES_A_SECOND, Digester
 from tidestaff.connectors.agent_server import Agent, AgentServer, Listen
 from tidestaff.connectors.errors import ConnectorError
 from tidestaff.connectors.log_directories import LogDirectories
@@ -252,14 +253,17 @@ def test_ctrl_c_twice_leaves_a_state_as_well(
 
 
 @contextmanager
-def agents(brokers: list[Path]) -> Iterator[str]:
+def agents(
+    brokers: list[Path], bytes_a_second: float = BYTES_A_SECOND, whole_s: float = 60.0
+) -> Iterator[str]:
     servers = []
     try:
         for number, path in enumerate(brokers, 1):
             directories = LogDirectories([str(path)], lambda: 1)
             directories.read(frozenset(), log_ends=False)
-            agent = Agent(number, directories, lambda: 1)
-            servers.append(AgentServer(Listen("127.0.0.1", 0), agent))
+            digester = Digester(directories.place_of, bytes_a_second=bytes_a_second)
+            agent = Agent(number, directories, lambda: 1, digester)
+            servers.append(AgentServer(Listen("127.0.0.1", 0), agent, whole_s=whole_s))
             threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
         yield ",".join(
             f"{number}=http://127.0.0.1:{server.server_port}"
@@ -283,6 +287,19 @@ def test_agents_are_asked_for_digests_and_find_the_same(
     assert (difference["start"], difference["wrong"]) == (4, [3])
     assert difference["held"]["3"]["intact"] is False
     assert found["bytes_moved"] > 0
+
+
+def test_a_log_that_an_agent_cannot_read_within_its_minute_is_scrubbed_in_parts(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of its ten batches one or two are read for a question."""
+    monkeypatch.setattr("tidestaff.streaming.verify.running._UNKNOWN_SPAN", 2)
+    size = (brokers[0] / "t-0" / SEGMENT).stat().st_size
+    flip(brokers[2] / "t-0" / SEGMENT, 1, 65)
+    with agents(brokers, bytes_a_second=size / 2, whole_s=3.0) as urls:
+        code, found = verify(capsys, "--agents", urls, "--topic", "t", "--scrub")
+    assert (code, verdicts(found)) == (2, {"t-0": "corrupt", "t-1": "equal"})
+    assert not found["partitions"][0]["unread"]
 
 
 def test_an_agent_that_is_away_is_named_and_the_others_are_compared(
