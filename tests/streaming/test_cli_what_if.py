@@ -40,6 +40,11 @@ def test_a_safe_stop_exits_with_nought_and_says_so_first(
     assert "3 -> " in text
 
 
+def test_where_nothing_changes_one_line_is_left_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["what-if", "stop", "9", "--scenario", "s23-loss-0.10.2"]) == Exit.OK
+    assert "offline\n\nBROKER" in capsys.readouterr().out
+
+
 def test_a_stop_of_everybody_is_not_safe(capsys: pytest.CaptureFixture[str]) -> None:
     code, found = ask(
         capsys, "stop", "1,2,3", "--crash", "--scenario", "s23-loss-0.10.2", "--at", "0"
