@@ -131,23 +131,25 @@ def broker_problem(broker: BrokerId, error: ConnectorError) -> Problem:
 
 def voter_problems(quorum: Quorum) -> Iterator[Problem]:
     """Voters that have not fetched the metadata log for long, by the clock of the quorum's leader.
-    Before 3.3 it does not tell when they did."""
+    Before 3.3 it does not tell when they did. A leader knows only of its own time in office: who
+    was away before (the leader it followed, say) it has never heard."""
     now_ms = max(
         (v.last_caught_up_ms for v in quorum.voters if v.node == quorum.leader), default=-1
     )
     for voter in quorum.voters:
         silent_ms = now_ms - voter.last_fetch_ms
-        if voter.node == quorum.leader or now_ms < 0 or voter.last_fetch_ms < 0:
+        if voter.node == quorum.leader or now_ms < 0 or silent_ms <= VOTER_SILENT_MS:
             continue
-        if silent_ms > VOTER_SILENT_MS:
+        since = f"since controller {quorum.leader} leads the quorum"
+        if voter.last_fetch_ms >= 0:
             behind = max(0, quorum.high_watermark - voter.log_end_offset)
-            yield Problem(
-                f"controller {voter.node}",
-                ProblemKind.SILENT,
-                f"controller {voter.node} has not fetched from the leader of the quorum for "
-                f"{silent_ms // 1_000} s and is {behind} records behind",
-                f"see that controller {voter.node} is up and reaches controller {quorum.leader}",
-            )
+            since = f"for {silent_ms // 1_000} s and is {behind} records behind"
+        yield Problem(
+            f"controller {voter.node}",
+            ProblemKind.SILENT,
+            f"controller {voter.node} has not fetched from the leader of the quorum {since}",
+            f"see that controller {voter.node} is up and reaches controller {quorum.leader}",
+        )
 
 
 def replica_problems(broker: BrokerId, told: Told) -> Iterator[Problem]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 BY_MAJORITY: Final = "the others agree"
 BY_CHECKSUM: Final = "its bytes do not match its checksum"
 BY_LINEAGE: Final = "the leader's lineage has another epoch there"
+BY_NEWEST_LINEAGE: Final = "the lineage that goes on to the newest epoch has another one there"
+"""Where nobody says who leads."""
 BY_LEADER: Final = "the leader holds something else"
 CANNOT_TELL: Final = "nothing tells which is right"
 
@@ -58,7 +60,7 @@ def minority_of(
     if expected is not None:
         wrong = _those(held, lambda m: m is None or m.leader_epoch != expected)
         if 0 < len(wrong) < len(held):
-            return wrong, BY_LINEAGE
+            return wrong, BY_LINEAGE if reference.leader is not None else BY_NEWEST_LINEAGE
     if reference.leader is not None and reference.leader in held:
         right = held[reference.leader]
         return _those(held, lambda m: (m and m.identity) != (right and right.identity)), BY_LEADER

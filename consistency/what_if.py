@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from tidestaff.consistency.broker_events import broker_return
 from tidestaff.consistency.forecast import PartitionForecast, forecast
 from tidestaff.consistency.isr import effective_min_isr
-from tidestaff.consistency.kraft_reassignment import start_reassignment
+from tidestaff.consistency.kraft_reassignment import complete_reassignment, start_reassignment
 from tidestaff.consistency.model import NO_LEADER, OffsetRange, TopicPartition
-from tidestaff.consistency.reassignment import reassign_to, reassignment_writes
+from tidestaff.consistency.reassignment import is_complete, reassign_to, reassignment_writes
 from tidestaff.consistency.versions import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from tidestaff.consistency.model import BrokerId, PartitionObservation
+    from tidestaff.consistency.model import Assignment, BrokerId, PartitionObservation
+    from tidestaff.consistency.versions import RuleSet
 
 
 class Change(NamedTuple):
@@ -211,8 +212,8 @@ def reassign(
     wanted: Mapping[TopicPartition, Sequence[BrokerId]],
     live: Collection[BrokerId],
 ) -> tuple[Move, ...]:
-    """As it ends, once the added replicas have caught up; `away` are targets that are not live, for
-    which it would wait for ever."""
+    """As it ends, once the added replicas have caught up; `away` are targets that are not live,
+    where it would wait for them for ever."""
     known = {TopicPartition(o.topic, o.partition): o for o in observations}
     found = []
     for name, target in wanted.items():
@@ -238,25 +239,26 @@ def _move(
         planned = start_reassignment(current=current.replicas, target=target)
     else:
         planned = reassign_to(current, target)
-    away = tuple(b for b in target if b not in live)
-    caught_up = seen.state._replace(isr=tuple({*seen.state.isr, *(set(target) - set(away))}))
+    absent = tuple(b for b in target if b not in live)
+    caught_up = seen.state._replace(isr=tuple({*seen.state.isr, *(set(target) - set(absent))}))
     leader = seen.state.leader
+    ends = _would_end(planned, target, caught_up.isr, seen.rules)
     if seen.rules.mode is Mode.KRAFT:
-        stays = leader in target and leader in live
+        stays = (leader in target and leader in live) or not ends
         after = leader if stays else next((b for b in target if b in live), NO_LEADER)
     else:
         writes = reassignment_writes(
             caught_up, current=current, requested=planned, live=live, rules=seen.rules
         )
         states = [write.state for write in writes if write.state is not None]
-        after = states[-1].leader if states and not away else leader
+        after = states[-1].leader if states and ends else leader
     source = next((r for r in seen.replicas if r.broker == leader), None)
     records = None
     if source is not None and source.log_end_offset is not None:
         each = source.log_end_offset - (source.log_start_offset or 0)
         records = each * len(planned.adding)
     minimum = min(seen.settings.min_insync_replicas, len(target))
-    under = len(set(target) - set(away)) < max(minimum, seen.settings.min_insync_replicas)
+    under = len(set(target) - set(absent)) < max(minimum, seen.settings.min_insync_replicas)
     return Move(
         name,
         current.replicas,
@@ -266,9 +268,23 @@ def _move(
         leader,
         after,
         records,
-        away,
+        () if ends else absent,
         under,
     )
+
+
+def _would_end(
+    planned: Assignment, target: Sequence[BrokerId], isr: Sequence[BrokerId], rules: RuleSet
+) -> bool:
+    """With this ISR, by the rule of its version. A new order alone waits for nobody, but before 2.4
+    every target had to be in the ISR for that, too."""
+    if rules.mode is Mode.KRAFT:
+        completion = rules.reassignment_completion
+        ended = complete_reassignment(planned, isr=isr, completion=completion)
+        return not planned.being_reassigned or ended is not None
+    if not rules.reassignment_in_topic_znode:
+        return set(target) <= set(isr)
+    return is_complete(planned, isr)
 
 
 # -- unclean election

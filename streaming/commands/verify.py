@@ -62,7 +62,11 @@ def configure(parser: CommandParser, _: Sequence[str]) -> None:
     parser.add_argument("--quick", action="store_true", help="lineages only, no contents")
     parser.add_argument("--scrub", action="store_true", help="read payloads, check checksums")
     parser.add_argument(
-        "--rate", type=float, default=100.0, metavar="MB", help="payload MB a second (100); 0: all"
+        "--rate",
+        type=float,
+        default=100.0,
+        metavar="MB",
+        help="payload MB a second (100); 0: all. Agents: 100",
     )
     parser.add_argument("--all", action="store_true", help="list equal partitions, too")
     parser.add_argument("--state", type=_path, metavar="FILE", help=DEFAULT_NAME)
@@ -222,7 +226,7 @@ def source_of(options: Options) -> CopySource:
                 "tidestaff verify: who the brokers are is known from --bootstrap-server only",
                 "give it as well, or --agents as 1=URL,2=URL",
             )
-        return AgentSource(client, urls.by_broker, compacted, _names(options))
+        return AgentSource(client, urls.by_broker, compacted, _names(options), check=options.scrub)
     from tidestaff.streaming.verify.brokers import broker_source  # noqa: PLC0415 - slow
 
     return broker_source(
@@ -231,6 +235,7 @@ def source_of(options: Options) -> CopySource:
         bytes_a_second=rate,
         agents=agents_of(options) if options.agents is not None else None,
         quick=options.quick,
+        check=options.scrub,
     )
 
 

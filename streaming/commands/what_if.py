@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tidestaff.consistency.model import TopicPartition
 from tidestaff.streaming.commands.arguments import did_you_mean
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tidestaff.streaming.commands.arguments import CommandParser, Options
+    from tidestaff.streaming.settings import Cluster
     from tidestaff.streaming.what_if.seen import Seen
     from tidestaff.streaming.what_if.told import Told
 
@@ -48,6 +49,15 @@ _TAKEN_WITH: Final = {
 """Options that say nothing of other sources: left alone they would be believed."""
 
 
+_AT_ONCE: Final[Mapping[str, Mapping[str, int]]] = {
+    "brokers": {"jitter_ms": 0, "missed_rounds": 1, "verify_bytes_per_round": 0},
+    "zookeeper": {"jitter_ms": 0, "missed_rounds": 1},
+}
+"""Who looks for some seconds tells what is wrong in the first round, and leaves comparing contents
+(and the file that says how far) to the monitor."""
+_HEADER_FETCHES: Final = 20
+
+
 def configure(parser: CommandParser, _: Sequence[str]) -> None:
     parser.add_argument("question", metavar="QUESTION", help=", ".join(_QUESTIONS))
     parser.add_argument("what", metavar="WHAT", help="brokers, rack:NAME, all, a file, or on")
@@ -55,7 +65,7 @@ def configure(parser: CommandParser, _: Sequence[str]) -> None:
     where.add_argument("--bootstrap-server", metavar="HOST:PORT", help="a live one")
     where.add_argument("--command-config", metavar="FILE", help="client properties")
     where.add_argument("--zookeeper", metavar="HOST:PORT/CHROOT", help="where it has one")
-    where.add_argument("--config", metavar="FILE", help="as the monitor knows it")
+    where.add_argument("--config", type=Path, metavar="FILE", help="as the monitor knows it")
     where.add_argument("--cluster", metavar="NAME", help="of --config or --recording")
     where.add_argument("--recording", type=Path, metavar="DIR", help="of 'tidestaff record'")
     where.add_argument("--scenario", metavar="NAME|FILE", help="see 'tidestaff scenarios'")
@@ -148,28 +158,45 @@ def _seen(options: Options) -> Seen:
     return sight.live(_cluster(options))
 
 
-def _cluster(options: Options) -> Any:
+def _cluster(options: Options) -> Cluster:
     from tidestaff.streaming.settings import Cluster  # noqa: PLC0415 - slow
-    from tidestaff.streaming.settings_loading import load  # noqa: PLC0415
 
     if options.config is not None:
-        clusters = {each.name: each for each in load(options.config).clusters}
-        name = options.cluster or (next(iter(clusters)) if len(clusters) == 1 else None)
-        if name not in clusters:
-            raise CommandError(
-                f"{options.config}: which cluster? It has {', '.join(clusters)}", "--cluster NAME"
-            )
-        return clusters[name]
+        return _configured(options)
     asked = {
         "bootstrap_servers": options.bootstrap_server,
-        "jitter_ms": 0,
-        "missed_rounds": 1,
-        "header_fetches": 20,
+        **_AT_ONCE["brokers"],
+        "header_fetches": _HEADER_FETCHES,
         **({"command_config": options.command_config} if options.command_config else {}),
         **({"zookeeper_connect": options.zookeeper} if options.zookeeper else {}),
     }
     source = {"type": "direct", "collector": "brokers", "options": asked}
     return Cluster.model_validate({"name": "live", "source": source})
+
+
+def _configured(options: Options) -> Cluster:
+    from tidestaff.streaming.settings import DirectSource, SimulatorSource  # noqa: PLC0415 - slow
+    from tidestaff.streaming.settings_loading import load  # noqa: PLC0415
+
+    clusters = {each.name: each for each in load(options.config).clusters}
+    name = options.cluster or (next(iter(clusters)) if len(clusters) == 1 else None)
+    if name not in clusters:
+        raise CommandError(
+            f"{options.config}: which cluster? It has {', '.join(clusters)}", "--cluster NAME"
+        )
+    cluster, source = clusters[name], clusters[name].source
+    if isinstance(source, SimulatorSource):
+        return cluster
+    if not isinstance(source, DirectSource):
+        raise CommandError(
+            f"{options.config}: cluster {name} is not read from here, its source is of type "
+            f"{source.type}: expected direct",
+            "give --bootstrap-server, or --recording DIR for what a recording shows",
+        )
+    asked = {**source.options, **_AT_ONCE.get(source.collector, {})}
+    if source.collector == "brokers":
+        asked = {"header_fetches": _HEADER_FETCHES, **asked}
+    return cluster.model_copy(update={"source": source.model_copy(update={"options": asked})})
 
 
 def _answer(options: Options, seen: Seen, plan: Mapping[TopicPartition, tuple[int, ...]]) -> Told:

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from tidestaff.streaming.verify.copies import Asked
 
 _MARKED_AT_ONCE: Final = 200
+CHECKED_AT_ONCE: Final = 8
+"""Partitions whose payloads are asked for together: Ctrl-C waits for all of them."""
+CHECKED_BYTES: Final = 1 << 28
+"""An agent reads payloads at its own rate, and has a minute for a range."""
 
 
 class AgentDigests:
@@ -90,8 +94,13 @@ class AgentSource:
         urls: Mapping[BrokerId, str],
         compacted: Callable[[str], bool] = lambda _: False,
         topics: Collection[str] | None = (),
+        *,
+        check: bool = False,
     ) -> None:
-        """`topics` are those that may be wanted, as far as their names are known; None: all."""
+        """`topics` are those that may be wanted, as far as their names are known; None: all.
+        `check`: payloads are to be read."""
+        if check:
+            self.at_once, self.bytes_at_once = CHECKED_AT_ONCE, CHECKED_BYTES
         self._client, self._urls, self._topics = client, urls, topics
         self._digests = AgentDigests(client, urls)
         self._compacted = compacted

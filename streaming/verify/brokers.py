@@ -13,7 +13,7 @@ from tidestaff.connectors.pacing import ByteRate
 from tidestaff.consistency.batches import Extent
 from tidestaff.consistency.model import HealthObservation, PartitionObservation, TopicPartition
 from tidestaff.streaming.commands.exits import CommandError
-from tidestaff.streaming.verify.agents import AgentDigests
+from tidestaff.streaming.verify.agents import CHECKED_AT_ONCE, CHECKED_BYTES, AgentDigests
 from tidestaff.streaming.verify.copies import NO_ANSWER, PartitionCopies, Traffic, bytes_a_round
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class BrokerSource:
         bytes_a_second: float,
         agents: tuple[AgentClient, AgentUrls] | None,
         lineages: bool,
+        check: bool = False,
     ) -> None:
         self._collector, self._reader, self._lineages = collector, reader, lineages
         self._rate = ByteRate(bytes_a_second, time.monotonic, time.sleep)
@@ -61,6 +62,8 @@ class BrokerSource:
         self.kind = "brokers" if agents is None else "brokers and agents"
         self.at_once = 64 if agents is None else 2_000
         self.bytes_at_once = _WIRE_BYTES if agents is None else 1 << 32
+        if agents is not None and check:
+            self.at_once, self.bytes_at_once = CHECKED_AT_ONCE, CHECKED_BYTES
         self.bytes_a_round = bytes_a_round(bytes_a_second if agents is None else 0)
         self.marks_at_once = 4_096 if agents is None else 64
 
@@ -253,9 +256,11 @@ def broker_source(
     bytes_a_second: float = 0.0,
     agents: tuple[AgentClient, AgentUrls] | None = None,
     quick: bool = False,
+    check: bool = False,
     more: Mapping[str, object] | None = None,
 ) -> BrokerSource:
-    """`quick` wants lineages of followers: from agents, or by bisection over some rounds."""
+    """`quick` wants lineages of followers: from agents, or by bisection over some rounds. `check`
+    wants payloads read."""
     from tidestaff.connectors.broker_options import options_of  # noqa: PLC0415 - slow
     from tidestaff.connectors.brokers import BrokerConnector  # noqa: PLC0415
     from tidestaff.connectors.kafka_python_reader import KafkaPythonReader  # noqa: PLC0415
@@ -288,4 +293,5 @@ def broker_source(
         bytes_a_second=bytes_a_second,
         agents=agents,
         lineages=quick,
+        check=check,
     )

@@ -48,7 +48,8 @@ def headline(results: Sequence[Result], *, interrupted: bool = False) -> str:
     more = f"; of {unread} a copy could not be read" if unread else ""
     began = "interrupted: " if interrupted else ""
     how = " by lineage" if results and all(each.quick for each in results) else ""
-    return f"{began}{len(results)} partitions{how}: {', '.join(told) or 'none'}{more}"
+    partitions = counted(len(results), "partition")
+    return f"{began}{partitions}{how}: {', '.join(told) or 'none'}{more}"
 
 
 def text(results: Sequence[Result], paint: Paint, *, everything: bool = False) -> list[str]:
@@ -88,7 +89,7 @@ def _short(result: Result) -> str:
         wrong = ", ".join(map(str, first.minority))
         who = f"broker {wrong} is wrong: {first.why}" if wrong else first.why
         parts.append(f"at offset {first.offsets.start}: {who}")
-    parts += [f"broker {c.broker} at offset {c.offset}: {c.why}" for c in verdict.corrupt]
+    parts += [f"broker {c.broker} at offset {c.offset}: {c.why}" for c in sorted(verdict.corrupt)]
     if not parts:
         parts.append(f"equal up to offset {verdict.equal_up_to}{epoch}")
     parts += [
@@ -120,7 +121,7 @@ def _details(result: Result, paint: Paint) -> list[str]:
             size = "by lineage; without --quick the batches are compared"
         lines += paragraph(f"offsets {difference.offsets}: {size}", indent=2)
         lines += labelled(
-            [(f"broker {b}", _held(mark, difference)) for b, mark in difference.held.items()],
+            [(f"broker {b}", _held(mark, difference)) for b, mark in _in_order(difference)],
             indent=4,
         )
         wrong = ", ".join(map(str, difference.minority)) or "nobody can tell"
@@ -130,15 +131,21 @@ def _details(result: Result, paint: Paint) -> list[str]:
     return lines
 
 
+def _in_order(difference: Difference) -> list[tuple[int, BatchMark | None]]:
+    return sorted(difference.held.items(), key=lambda each: each[0])
+
+
 def _held(mark: BatchMark | None, difference: Difference) -> str:
     if mark is None:
-        return f"no batch that ends at offset {difference.offsets.end - 1}"
+        # Of the first of the batches: further ones may be there.
+        last = max((m.last_offset for m in difference.held.values() if m is not None), default=None)
+        return f"no batch that ends at offset {last}"
     if mark.crc == 0 and mark.records is None:
         return f"epoch {mark.leader_epoch}"
     epoch = "" if mark.leader_epoch is None else f"epoch {mark.leader_epoch}, "
     rotten = ", DOES NOT MATCH ITS BYTES" if mark.intact is False else ""
     time = "" if mark.max_timestamp is None else f", newest record at {_time(mark.max_timestamp)}"
-    count = "a compressed set" if mark.records is None else f"{mark.records} records"
+    count = "a compressed set" if mark.records is None else counted(mark.records, "record")
     return (
         f"offsets {mark.first_offset} to {mark.last_offset}, {epoch}{count}, "
         f"checksum {mark.crc:08x}{rotten}{time}"

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from tidestaff.streaming.verify.copies import CopySource, PartitionCopies
 
 _LOOKED_AT: Final = 3
-_UNKNOWN_SPAN: Final = 1 << 20
+_UNKNOWN_SPAN: Final = 1 << 17
+"""Offsets of one question where nobody told how large the logs are."""
 _LEAST_AT_ONCE: Final = 1 << 20
 """Less than a fetch brings is not asked for."""
 

@@ -130,7 +130,7 @@ def _stop_lines(found: StopForecast, rejoining: Rejoining) -> list[str]:
         if len(shown) > MOST_LINES:
             lines.append(f"... and {len(shown) - MOST_LINES} more; --json has them all")
     rows = [(str(b), str(n), str(found.leaders_after[b])) for b, n in found.leaders_before.items()]
-    lines += ["", *table(("BROKER", "LEADS NOW", "LEADS THEN"), rows)]
+    lines += [*([""] if lines else []), *table(("BROKER", "LEADS NOW", "LEADS THEN"), rows)]
     if found.controller_moves:
         lines += ["", "The controller is among them: another one takes over first."]
     return [*lines, *_away_lines(found.stopping, rejoining), *_behind_lines(rejoining.behind)]

@@ -181,6 +181,21 @@ def test_a_voter_that_does_not_fetch_is_told() -> None:
     assert told.problem is ProblemKind.OK
 
 
+def test_a_voter_that_was_away_before_the_leader_came_is_told() -> None:
+    """As 3.9.1 answers when the leader of the quorum has died: the next one never heard of it."""
+    cluster = FakeCluster.with_topic()
+    now_ms = 1_000_000
+    there = (Voter(2, 50, now_ms, now_ms), Voter(3, 50, now_ms - 100, now_ms - 100))
+    cluster.leader_of_quorum = Quorum(2, 6, 50, (Voter(1, -1, -1, -1), *there))
+    watched = Watched(cluster, missed_rounds=1)
+    (told,) = health(watched.round())
+    assert (told.place, told.problem) == ("controller 1", ProblemKind.SILENT)
+    assert "since controller 2 leads the quorum" in told.reason
+    cluster.leader_of_quorum = Quorum(2, 6, 50, (Voter(1, 50, now_ms, now_ms), *there))
+    (told,) = health(watched.round())
+    assert told.problem is ProblemKind.OK
+
+
 def test_a_voter_that_is_named_twice_does_not_end_the_round() -> None:
     cluster = FakeCluster.with_topic()
     twice = (Voter(1, 10, 90_000, 90_000), Voter(1, 10, 100_000, 100_000))

@@ -13,6 +13,7 @@ from tidestaff.consistency.minority import (
     BY_LEADER,
     BY_LINEAGE,
     BY_MAJORITY,
+    BY_NEWEST_LINEAGE,
     CANNOT_TELL,
 )
 from tidestaff.consistency.model import OffsetRange
@@ -132,7 +133,8 @@ def test_what_is_above_the_high_watermark_is_nobodys_fault() -> None:
     [
         pytest.param({"epoch": 2}, {"epoch": 1}, 1, (2,), BY_LINEAGE, id="the-leaders-lineage"),
         pytest.param(
-            {"epoch": 2}, {"epoch": 1}, None, (2,), BY_LINEAGE, id="the-newest-lineage-of-two"
+            *({"epoch": 2}, {"epoch": 1}, None, (2,), BY_NEWEST_LINEAGE),
+            id="the-newest-lineage-of-two",
         ),
         pytest.param({"crc": 1}, {"crc": 2}, 2, (1,), BY_LEADER, id="same-epoch-so-the-leader"),
         pytest.param(

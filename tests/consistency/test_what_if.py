@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from tidestaff.consistency import what_if
 from tidestaff.consistency.catching_up import (
     Pace,
@@ -102,6 +103,33 @@ def test_a_reassignment_says_who_copies_and_who_leads_then() -> None:
         assert move.records_to_copy == 10
         (stuck,) = what_if.reassign([partition], {name: [4, 2, 3]}, live={1, 2, 3})
         assert stuck.away == (4,)
+
+
+@pytest.mark.parametrize(
+    ("version", "target", "away", "leader"),
+    [
+        pytest.param("3.9.1", [2, 3, 1], (), 1, id="a-new-order-waits-for-nobody"),
+        pytest.param("3.9.1", [3, 2], (3,), 1, id="from-3.8-who-stays-must-be-in-sync"),
+        pytest.param("3.7.0", [3, 2], (), 2, id="before-3.8-only-who-is-added-must"),
+        pytest.param("3.9.1", [2, 4], (4,), 1, id="what-never-ends-moves-no-leader"),
+    ],
+)
+def test_a_reassignment_in_kraft_waits_for_whom_its_version_wants(
+    version: str, target: list[int], away: tuple[int, ...], leader: int
+) -> None:
+    """Of 1, 2, 3 the last is down; as 3.9.1 did it on real brokers."""
+    partition = seen(0, mode=Mode.KRAFT, version=version, isr=(1, 2))
+    (move,) = what_if.reassign([partition], {TopicPartition("t", 0): target}, live={1, 2})
+    assert (move.away, move.leader_after) == (away, leader)
+
+
+@pytest.mark.parametrize(("version", "away"), [("3.9.1", ()), ("2.3.0", (3,))])
+def test_a_new_order_with_zookeeper_waits_before_2_4_only(
+    version: str, away: tuple[int, ...]
+) -> None:
+    partition = seen(0, version=version, isr=(1, 2))
+    (move,) = what_if.reassign([partition], {TopicPartition("t", 0): [2, 3, 1]}, live={1, 2})
+    assert (move.away, move.leader_after) == (away, 1)
 
 
 def test_a_reassignment_of_what_is_not_there_is_told() -> None:

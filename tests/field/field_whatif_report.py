@@ -34,7 +34,8 @@ _MIDDLE: Final = """
 Of two deaths the controller may notice one after the other: then leader epochs rise by one write
 more. The forecast takes them as one event; such stops are compared with the forecast of either
 order as well, and marked *in turn*. A replica that was out of sync before the stop and is alive
-may be back in the ISR before one looks; that is not counted against the forecast.
+may be back in the ISR before one looks; that is not counted against the forecast. Where all of an
+ISR of several dies, who of them stays listed is neither foretold nor compared.
 
 | cluster | what | stopped | how | controller | moved | offline | losing | cuts | s | as foretold |
 |---|---|---|---|---|---:|---:|---:|---:|---:|---|

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tidestaff.connectors import agent_answers, agent_server
 from tidestaff.connectors.agent_answers import Question, decode_question
+from tidestaff.connectors.agent_digester import BYTES_A_SECOND, Digester
 from tidestaff.connectors.agent_server import Agent, AgentServer, Listen
 from tidestaff.connectors.errors import ConnectorError
 from tidestaff.connectors.log_directories import LogDirectories
@@ -23,6 +24,7 @@ from tidestaff.streaming.verify.report import as_json
 from tidestaff.streaming.verify.running import Progress, Verification
 
 from tests.connectors.disk import write_log_dir, write_offsets
+from tests.connectors.segment_bytes import v2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -173,6 +175,22 @@ def test_a_batch_is_told_in_the_singular_and_rot_without_an_empty_part(
     assert "\nt-1: corrupt\n" not in told
 
 
+def test_a_batch_that_is_missing_is_named_by_the_offset_it_would_end_at(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The whole range ends with a batch that everybody has, one of them with other contents."""
+    for path in brokers:
+        odd = path is brokers[2]
+        halves = v2(0, 4) + v2(4, 2) + v2(6, 4, value=b"other")
+        (path / "t-0" / SEGMENT).write_bytes(halves if odd else v2(0, 6) + v2(6, 4))
+    assert main(["verify", "--topic", "t", *of(brokers)]) == 2
+    told = capsys.readouterr().out
+    assert told.startswith("2 partitions: 1 equal, 1 diverged")
+    assert "offsets [0,10): 10 records in 3 batches\n    broker 1  no batch that ends at" in told
+    assert "no batch that ends at offset 3\n" in told
+    assert "offset 9" not in told
+
+
 def test_one_brokers_directories_are_refused(
     brokers: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -235,14 +253,17 @@ def test_ctrl_c_twice_leaves_a_state_as_well(
 
 
 @contextmanager
-def agents(brokers: list[Path]) -> Iterator[str]:
+def agents(
+    brokers: list[Path], bytes_a_second: float = BYTES_A_SECOND, whole_s: float = 60.0
+) -> Iterator[str]:
     servers = []
     try:
         for number, path in enumerate(brokers, 1):
             directories = LogDirectories([str(path)], lambda: 1)
             directories.read(frozenset(), log_ends=False)
-            agent = Agent(number, directories, lambda: 1)
-            servers.append(AgentServer(Listen("127.0.0.1", 0), agent))
+            digester = Digester(directories.place_of, bytes_a_second=bytes_a_second)
+            agent = Agent(number, directories, lambda: 1, digester)
+            servers.append(AgentServer(Listen("127.0.0.1", 0), agent, whole_s=whole_s))
             threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
         yield ",".join(
             f"{number}=http://127.0.0.1:{server.server_port}"
@@ -266,6 +287,19 @@ def test_agents_are_asked_for_digests_and_find_the_same(
     assert (difference["start"], difference["wrong"]) == (4, [3])
     assert difference["held"]["3"]["intact"] is False
     assert found["bytes_moved"] > 0
+
+
+def test_a_log_that_an_agent_cannot_read_within_its_minute_is_scrubbed_in_parts(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of its ten batches one or two are read for a question."""
+    monkeypatch.setattr("tidestaff.streaming.verify.running._UNKNOWN_SPAN", 2)
+    size = (brokers[0] / "t-0" / SEGMENT).stat().st_size
+    flip(brokers[2] / "t-0" / SEGMENT, 1, 65)
+    with agents(brokers, bytes_a_second=size / 2, whole_s=3.0) as urls:
+        code, found = verify(capsys, "--agents", urls, "--topic", "t", "--scrub")
+    assert (code, verdicts(found)) == (2, {"t-0": "corrupt", "t-1": "equal"})
+    assert not found["partitions"][0]["unread"]
 
 
 def test_an_agent_that_is_away_is_named_and_the_others_are_compared(

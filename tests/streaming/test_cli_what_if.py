@@ -12,7 +12,7 @@ from tidestaff.consistency.model import HealthObservation, ProblemKind, TopicPar
 from tidestaff.consistency.versions import Mode
 from tidestaff.consistency.what_if import reassign, restart, stop
 from tidestaff.streaming.cli import main
-from tidestaff.streaming.commands.exits import Exit
+from tidestaff.streaming.commands.exits import CommandError, Exit
 from tidestaff.streaming.sources.row_files import file_name, write
 from tidestaff.streaming.what_if.told import Rejoining, Voters, of_restart, of_stop
 from tidestaff.streaming.what_if.told_changes import of_reassign, of_unclean
@@ -38,6 +38,11 @@ def test_a_safe_stop_exits_with_nought_and_says_so_first(
     assert code == 0
     assert text.startswith("SAFE: stopping broker 3")
     assert "3 -> " in text
+
+
+def test_where_nothing_changes_one_line_is_left_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["what-if", "stop", "9", "--scenario", "s23-loss-0.10.2"]) == Exit.OK
+    assert "offline\n\nBROKER" in capsys.readouterr().out
 
 
 def test_a_stop_of_everybody_is_not_safe(capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,6 +106,49 @@ def test_what_is_not_understood_is_told_with_exit_code_three(
     code, found = ask(capsys, *arguments)
     assert code == 3
     assert said in " ".join(found["errors"])
+
+
+CONFIGURED = "clusters: [{name: here, source: %s}]"
+
+
+def test_a_cluster_is_asked_as_the_monitor_knows_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "tidestaff.yaml"
+    file.write_text(CONFIGURED % "{type: simulator}")
+    monkeypatch.setattr("tidestaff.streaming.what_if.seen.BETWEEN_ROUNDS_S", 0.0)
+    code, found = ask(capsys, "stop", "2", "--config", str(file))
+    assert (code, found["source"]) == (0, "cluster here")
+
+
+def test_a_look_tells_at_once_what_is_wrong_and_compares_no_contents(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The monitor waits for what lasts, and keeps in a file how far it has compared."""
+    options = "bootstrap_servers: 127.0.0.1:1, missed_rounds: 9, verify_bytes_per_round: 1000"
+    file = tmp_path / "tidestaff.yaml"
+    file.write_text(CONFIGURED % f"{{type: direct, collector: brokers, options: {{{options}}}}}")
+    asked: list[Any] = []
+
+    def live(cluster: Any) -> None:
+        asked.append(cluster.source.options)
+        raise CommandError("nobody is there")
+
+    monkeypatch.setattr("tidestaff.streaming.what_if.seen.live", live)
+    assert ask(capsys, "stop", "2", "--config", str(file))[0] == 3
+    (found,) = asked
+    assert found["bootstrap_servers"] == "127.0.0.1:1"
+    assert (found["missed_rounds"], found["verify_bytes_per_round"]) == (1, 0)
+
+
+def test_a_source_that_nobody_can_ask_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tidestaff.yaml"
+    file.write_text(CONFIGURED % f"{{type: recording, path: {tmp_path}}}")
+    code, found = ask(capsys, "stop", "2", "--config", str(file))
+    assert code == 3
+    assert "its source is of type recording" in found["errors"][0]
 
 
 @pytest.mark.parametrize(
