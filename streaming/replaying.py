@@ -34,12 +34,14 @@ _PAGE: Final = 10_000
 
 
 class Replayed(NamedTuple):
-    """What came of it: transitions in the order of their event times."""
+    """What came of it: transitions in the order of their event times. `interrupted` by a signal,
+    before the end."""
 
     transitions: list[Transition]
     rows: int
     files: int
     complete: bool
+    interrupted: bool = False
 
 
 def settings_for(base: Settings, folder: Path, work: Path, files_per_batch: int) -> Settings:
@@ -99,14 +101,16 @@ def replay_on(
                 status.show(f"{job.progress.rows} rows judged")
             return at_end() or (max_batches is not None and job.progress.batches >= max_batches)
 
-        with stopped_by_signals(job):
+        told: list[int] = []
+        with stopped_by_signals(job, told):
             job.watch(look, lambda _: None)
         complete = at_end()
         if complete and close:
             _close(store, settings, job.query_id)
     finally:
         store.close()
-    return Replayed(_transitions(settings.store_path), job.progress.rows, len(names), complete)
+    found, rows = _transitions(settings.store_path), job.progress.rows
+    return Replayed(found, rows, len(names), complete, bool(told) and not complete)
 
 
 def _close(store: AlertStore, settings: Settings, query_id: str) -> None:

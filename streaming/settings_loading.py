@@ -45,7 +45,8 @@ _HIDDEN: Final = "***"
 _USER_IN_URL: Final = re.compile(r"(?<=://)[^/?#@\s]+@")
 # Spark's and Kafka's settings have names of their own; those of files and places are no secrets.
 _SECRET_NAME: Final = re.compile(
-    r"(password|passphrase|secret|token|jaas|digest$|(access|account|private)[._]?key)"
+    r"(password|passphrase|secret|token|jaas|digest$|(access|account|private)[._]?key"
+    r"|(keystore|encryption)[._]key$|[._]sas[._])"
     r"(?!.*[._](file|location|path|url|provider|mechanism|class|type)$)",
     re.IGNORECASE,
 )
@@ -302,5 +303,7 @@ def plain(value: Any, *, reveal: bool = False) -> Any:
 
 
 def _is_secret(key: object, value: object) -> bool:
-    """Of what Spark and clients are given as it stands, nobody has said which parts are secret."""
-    return isinstance(value, str) and _SECRET_NAME.search(str(key)) is not None
+    """Of what Spark and clients are given as it stands, nobody has said which parts are secret. A
+    password of digits is a number where it is not quoted."""
+    told = isinstance(value, str | int | float) and not isinstance(value, bool)
+    return told and _SECRET_NAME.search(str(key)) is not None

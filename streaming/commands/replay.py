@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tidestaff.streaming.commands.exits import CommandError, Exit
+from tidestaff.streaming.commands.exits import INTERRUPTED, CommandError, Exit
 from tidestaff.streaming.commands.run import add_config_option, count
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ examples:
   tidestaff replay recording --json          every transition, with its evidence
   tidestaff replay recording --work-dir w    keep the checkpoint; a second call goes on from there
 
-exit codes: 0 no alert, 1 warning, 2 critical, 3 could not tell
+exit codes: 0 no alert, 1 warning, 2 critical, 3 could not tell, 130 told to stop
+before its end
 """
 
 
@@ -66,14 +67,17 @@ def _without(scratch: str, error: CommandError) -> CommandError:
     return CommandError(*kept, "run it with --work-dir DIR to keep Spark's own log")
 
 
-def exit_code(found: Replayed) -> Exit:
+def exit_code(found: Replayed) -> int:
+    if found.interrupted:
+        # What was not judged may hold anything: this is no answer.
+        return INTERRUPTED
     severities = {t.fields["severity"] for t in found.transitions if t.status.value == "firing"}
     if "critical" in severities:
         return Exit.CRITICAL
     return Exit.WARNING if "warning" in severities else Exit.OK
 
 
-def _print_json(found: Replayed, code: Exit) -> None:
+def _print_json(found: Replayed, code: int) -> None:
     content = {
         "rows": found.rows,
         "files": found.files,

@@ -115,6 +115,8 @@ class Bucket:
             self.voices.setdefault((cluster, source), Clock()).hear(at_ms)
             if block.home[at]:
                 self._offer_small(block.whole(at))
+        elif kind == GONE and block.odd[at]:
+            self._observation(block.whole(at))
         elif kind == GONE:
             partition = self._partition(block, at)
             if partition is not None:

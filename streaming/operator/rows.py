@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-from tidestaff.connectors.wire import MISSING, Row
+from tidestaff.connectors.wire import MISSING, OLDEST_VERSION, SCHEMA_VERSION, Row
 from tidestaff.streaming.operator.screen import Moved
 from tidestaff.streaming.operator.slots import WIDTH
 
@@ -23,8 +23,8 @@ class Block(NamedTuple):
     """Rows as columns. `whole` gives a row back; only rows that are judged are ever asked for.
 
     `home` is False for the copies of a cluster's reports that go to every bucket as a clock. Rows
-    that are `odd` have more replicas than there is room for, or lists that do not fit together; the
-    lists of these are kept in `more`.
+    that are `odd` have more replicas than there is room for, lists that do not fit together, or a
+    version that is not known here; none of them is screened, and their lists are kept in `more`.
     """
 
     home: Flags
@@ -111,7 +111,8 @@ def block_of_columns(
     lists: Lists,
     body: Sequence[bytes],
 ) -> Block:
-    again, odd = lists.wide(_PER_REPLICA), lists.odd()
+    again = lists.wide(_PER_REPLICA)
+    odd = lists.odd() | (version < OLDEST_VERSION) | (version > SCHEMA_VERSION)
     moved = Moved(
         at=at,
         previous=previous,

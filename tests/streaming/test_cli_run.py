@@ -11,6 +11,7 @@ import yaml
 from tidestaff.streaming.alerts.store import AlertStore
 from tidestaff.streaming.cli import main
 from tidestaff.streaming.commands.exits import CommandError
+from tidestaff.streaming.replaying import Replayed
 from tidestaff.streaming.settings import Settings
 from tidestaff.streaming.sources.row_files import listed
 
@@ -200,6 +201,19 @@ def test_a_replay_that_fails_sends_nobody_to_a_log_that_is_gone(
     ]
     assert main(["replay", str(tmp_path), "--work-dir", f"{tmp_path}/w"]) == 3
     assert capsys.readouterr().err.splitlines()[1] == f"see {tmp_path}/w/logs"
+
+
+def test_a_replay_that_was_told_to_stop_does_not_say_that_there_is_no_alert(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "r.parquet").touch()
+    some = Replayed([], 7, 3, complete=False)
+    for found, code in [(some, 0), (some._replace(interrupted=True), 130)]:
+        monkeypatch.setattr("tidestaff.streaming.replaying.replay", lambda *_, f=found: f)
+        assert main(["replay", str(tmp_path)]) == code
+        assert "7 rows of 3 files (stopped before its end)" in capsys.readouterr().out
+        assert main(["replay", str(tmp_path), "--json"]) == code
+        assert json.loads(capsys.readouterr().out)["exit_code"] == code
 
 
 def test_alerts_are_listed_shown_and_taken_on(

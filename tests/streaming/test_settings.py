@@ -364,24 +364,35 @@ def test_secrets_among_the_settings_of_spark_and_of_clients_are_not_printed(
         "spark.hadoop.fs.s3a.endpoint": "kept-2",
         "spark.hadoop.fs.azure.account.oauth.provider.type": "kept-3",
         "spark.executor.memory": "kept-4",
+        "spark.io.encryption.keySizeBits": 256256,
+        "spark.kerberos.access.token.renewal": True,
     }
-    hidden = dict.fromkeys(
+    hidden: dict[str, str | int] = dict.fromkeys(
         (
             "spark.hadoop.fs.s3a.secret.key",
             "spark.hadoop.fs.s3a.access.key",
             "spark.hadoop.fs.azure.account.key.a.dfs.core.windows.net",
             "spark.ssl.keyPassword",
             "spark.hadoop.fs.s3a.session.token",
+            "spark.hadoop.fs.s3a.encryption.key",
+            "spark.hadoop.fs.azure.sas.container.a.blob.core.windows.net",
         ),
         "hunter2",
     )
-    options = {"bootstrap_servers": "b", "sasl.password": "hunter2", "sasl.jaas.config": "hunter2"}
+    hidden["spark.hadoop.fs.ftp.password.host"] = 17654321
+    names = ("sasl.password", "sasl.jaas.config", "ssl.keystore.key")
+    options = {
+        "bootstrap_servers": "b",
+        "agents_token": 17654321,
+        **dict.fromkeys(names, "hunter2"),
+    }
     source = {"type": "direct", "collector": "brokers", "options": options}
     content = {"clusters": [{"name": "a", "source": source}], "spark": {"conf": {**kept, **hidden}}}
     path.write_text(yaml.safe_dump(content))
     shown = effective(load(path, {}))
     assert "hunter2" not in shown
-    assert all(value in shown for value in kept.values())
+    assert "17654321" not in shown
+    assert all(f"{name}: {str(value).lower()}" in shown for name, value in kept.items())
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ PROGRAM = [sys.executable, "-m", "tidestaff.streaming.cli"]
 STILL_S: Final = 300.0
 WORK_S: Final = 900.0
 LOOKS_EVERY_S: Final = 1.0
+# Half a minute on a quiet machine.
+SUBMITTED_WITHIN_S: Final = 900.0
 
 
 class Patience:
@@ -155,7 +157,7 @@ def submit(folder: Path, master: str, options: list[str], arguments: list[str]) 
             command, stdout=out, stderr=err, cwd=folder, env=environment, start_new_session=True
         )
         try:
-            code = job.wait(300)
+            code = job.wait(SUBMITTED_WITHIN_S)
         finally:
             below = children_of(job.pid)
             kill_if_there(job.pid)

@@ -20,7 +20,13 @@ from tidestaff.streaming.replaying import replay_on, settings_for
 from tidestaff.streaming.settings import Cluster, Settings
 
 from tests.streaming.job.conftest import record
-from tests.streaming.job.processes import PROGRAM, children_of, kill_if_there, submit
+from tests.streaming.job.processes import (
+    PROGRAM,
+    SUBMITTED_WITHIN_S,
+    children_of,
+    kill_if_there,
+    submit,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,6 +36,12 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 JARS = Path(pyspark.__file__).parent / "jars"
+# Nothing begins before both executors are there, however slowly they come up.
+BOTH = {
+    "spark.cores.max": 2,
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s",
+}
 
 
 def java(name: str, arguments: list[str], folder: Path) -> subprocess.Popen[bytes]:
@@ -91,7 +103,7 @@ def kill_with_children(process: subprocess.Popen[bytes]) -> None:
 
 
 def wait_for(port: int) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while time.monotonic() < until:
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=1):
@@ -115,10 +127,15 @@ def test_a_worker_dies_in_the_middle_and_no_alert_is_lost_or_doubled(
     calm = replay_on(spark, settings).transitions
 
     config = tmp_path / "t.yaml"
+    conf = {
+        "spark.executor.memory": "600m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        **BOTH,
+    }
     config.write_text(
         f"spark: {{master: '{standalone.address}', driver_memory: 700m, shuffle_partitions: 2, "
-        "quick_start: true, conf: {spark.executor.memory: 600m, spark.driver.host: 127.0.0.1, "
-        "spark.driver.bindAddress: 127.0.0.1}}\n"
+        f"quick_start: true, conf: {json.dumps(conf)}}}\n"
         f"operator: {json.dumps(operator)}\n"
     )
     shared = tmp_path / "shared"
@@ -132,7 +149,7 @@ def test_a_worker_dies_in_the_middle_and_no_alert_is_lost_or_doubled(
             both = [list(f.glob("app-*/*/tidestaff_archive/tidestaff")) for f in standalone.folders]
             kill_with_children(standalone.workers[0])
             struck = committed(shared)
-            assert job.wait(300) == 2, (tmp_path / "err").read_text()[-2_000:]
+            assert job.wait(SUBMITTED_WITHIN_S) == 2, (tmp_path / "err").read_text()[-2_000:]
         finally:
             below = children_of(job.pid)
             kill_if_there(job.pid)
@@ -164,6 +181,7 @@ def test_spark_submit_brings_the_archive_to_both_workers(
     shared = tmp_path / "shared"
     arguments = ["replay", str(recording), "--config", str(config), "--work-dir", str(shared)]
     options = ["--conf", "spark.executor.memory=600m"]
+    options += [part for key, value in BOTH.items() for part in ("--conf", f"{key}={value}")]
     done = submit(tmp_path, standalone.address, options, arguments)
     assert done.code == 2, done.err[-3_000:]
     assert "TRN001 committed-offsets-lost" in done.out
@@ -177,7 +195,7 @@ def committed(folder: Path) -> int:
     return len(list((folder / "checkpoint" / "commits").glob("[0-9]*")))
 
 
-def until(condition: Callable[[], bool], within_s: float = 240) -> None:
+def until(condition: Callable[[], bool], within_s: float = SUBMITTED_WITHIN_S) -> None:
     end = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < end, "nothing happened"

@@ -234,6 +234,32 @@ def test_bad_rows_go_to_quarantine_and_the_rest_goes_on() -> None:
     assert entry.memory.observed_at_ms == rows[-1].observed_at_ms
 
 
+def test_a_row_of_a_newer_version_is_refused_though_nothing_else_about_it_is_new() -> None:
+    """Of a partition that is screened, with the body that was judged before; or without a body."""
+    rows = _partition_rows(20)
+    bucket = Bucket(LIMITS)
+    _feed(bucket, rows[:10])
+    assert bucket.slots.numbers.armed[0]
+    last = rows[9]
+    follows = {"schema_version": 7, "previous_at_ms": last.observed_at_ms}
+    newer = last._replace(observed_at_ms=last.observed_at_ms + 500, **follows)
+    gone = signal(
+        "gone",
+        cluster=last.cluster,
+        source=last.source,
+        subject=last.subject,
+        at_ms=newer.observed_at_ms + 500,
+        previous_ms=newer.observed_at_ms,
+    )._replace(schema_version=7)
+    said = bucket.process(block_of([newer, gone]))
+    assert ["schema version 7" in record["reason"] for record in said.quarantine] == [True, True]
+    assert said.counts["quiet"] == 0
+    entry = bucket.partitions["simulated", "a-0"]
+    bucket.catch_up(entry)
+    assert entry.memory is not None
+    assert entry.memory.observed_at_ms == last.observed_at_ms
+
+
 @pytest.mark.parametrize("name", ["a\tb-0", "a\nb-0", 'a"\\b-0', "ä-0", "<b>-0"])
 def test_names_from_outside_do_not_break_the_saved_state(name: str) -> None:
     row = _partition_rows(3)[0]._replace(subject=name)
