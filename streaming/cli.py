@@ -13,6 +13,7 @@ import io
 import json
 import os
 import sys
+import traceback
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
@@ -130,6 +131,10 @@ def _run(arguments: Sequence[str]) -> int:
         return EXIT_NOBODY_READS
     except KeyboardInterrupt:
         return INTERRUPTED
+    except Exception:  # noqa: BLE001 - Python's own code for it, 1, would be read as a warning
+        traceback.print_exc()
+        told = f"{PROGRAM}: a fault of {PROGRAM} itself: please report it with what is above"
+        return _complain((told,), arguments)
     return code
 
 

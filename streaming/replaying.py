@@ -62,14 +62,15 @@ def settings_for(base: Settings, folder: Path, work: Path, files_per_batch: int)
     return base.model_copy(update={**changed, "work_dir": str(work)})
 
 
-def replay(settings: Settings, max_batches: int | None = None) -> Replayed:
-    """Judge it from where the work directory has come to, to its end or for so many batches."""
+def replay(settings: Settings, max_batches: int | None, told: list[int]) -> Replayed:
+    """Judge it from where the work directory has come to, to its end or for so many batches.
+    Signals of before and during it are in `told`."""
     status = StatusLine(sys.stderr)
     with ExitStack() as stack:
         stack.enter_context(CheckpointLock(settings.work))
         status.show("starting Spark")
         spark = stack.enter_context(spark_session(settings, status))
-        found = replay_on(spark, settings, max_batches, status)
+        found = replay_on(spark, settings, max_batches, status, told)
         status.clear()
     return found
 
@@ -79,6 +80,7 @@ def replay_on(
     settings: Settings,
     max_batches: int | None = None,
     status: StatusLine | None = None,
+    told: list[int] | None = None,
     *,
     close: bool = True,
 ) -> Replayed:
@@ -101,7 +103,7 @@ def replay_on(
                 status.show(f"{job.progress.rows} rows judged")
             return at_end() or (max_batches is not None and job.progress.batches >= max_batches)
 
-        told: list[int] = []
+        told = [] if told is None else told
         with stopped_by_signals(job, told):
             job.watch(look, lambda _: None)
         complete = at_end()

@@ -31,7 +31,9 @@ def set_when_told(stopping: threading.Event) -> None:
         signal.signal(number, tell)
 
 
-def ending_as_told(start: Callable[[list[int]], int]) -> int:
+def ending_as_told(
+    start: Callable[[list[int]], int], code_of: Callable[[Sequence[int]], int] = code_of
+) -> int:
     """Run `start` with the list that signals are written into, and end with their code.
 
     A signal raises SystemExit wherever the program is, so that what is half started is ended in

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidestaff.streaming.commands.exits import INTERRUPTED, CommandError, Exit
+from tidestaff.streaming.commands.leaving import ending_as_told
 from tidestaff.streaming.commands.run import add_config_option, count
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ def configure(parser: CommandParser, _: Sequence[str]) -> None:
 
 
 def run(options: Options) -> int:
+    return ending_as_told(lambda told: _run(options, told), lambda _: INTERRUPTED)
+
+
+def _run(options: Options, told: list[int]) -> int:
     from tidestaff.streaming.replaying import replay, settings_for  # noqa: PLC0415 - slow
     from tidestaff.streaming.settings_loading import load  # noqa: PLC0415
 
@@ -48,7 +53,7 @@ def run(options: Options) -> int:
         work = options.work_dir or Path(scratch)
         settings = settings_for(base, options.folder, work, options.files_per_batch)
         try:
-            found = replay(settings, options.max_batches)
+            found = replay(settings, options.max_batches, told)
         except CommandError as error:
             raise _without(scratch, error) from None
     code = exit_code(found)

@@ -17,6 +17,23 @@ from tidestaff.streaming.commands import rules as rules_command
 PROGRAM = [sys.executable, "-m", "tidestaff.streaming.cli"]
 
 
+def test_a_fault_of_its_own_is_no_warning(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python's own exit code for it, 1, is a warning's: a gate would take it for an answer."""
+
+    def fails(_: object) -> int:
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr(rules_command, "run", fails)
+    assert main(["rules"]) == 3
+    said = capsys.readouterr().err
+    assert "ZeroDivisionError: ours" in said
+    assert "a fault of tidestaff itself" in said
+    assert main(["rules", "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["exit_code"] == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

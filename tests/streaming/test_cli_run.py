@@ -190,7 +190,7 @@ def test_a_replay_that_fails_sends_nobody_to_a_log_that_is_gone(
 ) -> None:
     (tmp_path / "r.parquet").touch()
 
-    def fails(settings: Settings, _: object) -> None:
+    def fails(settings: Settings, *_: object) -> None:
         raise CommandError("the query failed: why", f"see {settings.work}/logs")
 
     monkeypatch.setattr("tidestaff.streaming.replaying.replay", fails)

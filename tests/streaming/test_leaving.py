@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from tidestaff.streaming import pipeline, session
+from tidestaff.streaming.commands.exits import INTERRUPTED
 from tidestaff.streaming.commands.leaving import ending_as_told, set_when_told
 from tidestaff.streaming.pipeline import Job
 from tidestaff.streaming.running import Limits, run, stopped_by_signals
@@ -63,6 +64,11 @@ def test_it_ends_with_the_code_of_the_signal(
     before = signal.getsignal(number)
     assert ending_as_told(told_while(where, number)) == code
     assert signal.getsignal(number) is before
+
+
+def test_half_a_replay_is_no_answer_whatever_signal_ended_it() -> None:
+    start = told_while(in_plain_code, signal.SIGTERM)
+    assert ending_as_told(start, lambda _: INTERRUPTED) == 130
 
 
 def test_what_a_destructor_drops_is_in_the_list_and_on_no_screen(

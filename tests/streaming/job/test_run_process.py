@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from tidestaff.streaming.sources.row_files import listed
 
-from tests.streaming.job.processes import PROGRAM, Monitor, children_of
+from tests.streaming.job.processes import PROGRAM, Monitor, children_of, kill_if_there
 
 pytestmark = pytest.mark.spark
 
@@ -126,3 +127,31 @@ def test_a_jvm_that_is_just_coming_up_goes_with_it(tmp_path: Path) -> None:
             time.sleep(0.1)
     finally:
         monitor.kill()
+
+
+def test_a_replay_that_is_told_while_it_starts_leaves_nothing_behind(
+    recording: Path, tmp_path: Path
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    process = subprocess.Popen(
+        [*PROGRAM, "replay", str(recording)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(scratch)},
+        start_new_session=True,
+    )
+    try:
+        until = time.monotonic() + 60
+        while not children_of(process.pid):
+            assert time.monotonic() < until, "nothing is started"
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=120)
+    finally:
+        kill_if_there(process.pid)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert not out
+    assert not list(scratch.glob("tidestaff-replay-*"))
