@@ -131,8 +131,8 @@ def encode_answer(broker: int, at_ms: int, disk: Disk) -> bytes:
 
 
 def replica_value(replica: DiskReplica) -> dict[str, Any]:
-    broken = {} if replica.broken_at is None else {"broken_at": replica.broken_at}
-    return broken | {
+    sometimes = {"broken_at": replica.broken_at, "size": replica.size}
+    return {key: value for key, value in sometimes.items() if value is not None} | {
         "topic": replica.partition.topic,
         "partition": replica.partition.partition,
         "log_dir": replica.log_dir,
@@ -195,6 +195,7 @@ def _replica(found: object) -> DiskReplica:
         read_at_ms=_optional(body, "read_at_ms"),
         cleaner_offset=_optional(body, "cleaner_offset"),
         broken_at=_optional(body, "broken_at"),
+        size=_optional(body, "size"),
     )
 
 

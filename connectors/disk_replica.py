@@ -10,8 +10,9 @@ if TYPE_CHECKING:
 
 class DiskReplica(NamedTuple):
     """One replica by its files. None: not there, not asked for, or not readable (a problem says
-    so). `broken_at`: the log does not end as one may, whole batches come up to there. `online` is
-    False for one that was last seen in a directory that is offline now."""
+    so). `broken_at`: the log does not end as one may, whole batches come up to there. `size`: bytes
+    of its segments, read with the log's end. `online` is False for one that was last seen in a
+    directory that is offline now."""
 
     partition: TopicPartition
     log_dir: str
@@ -25,3 +26,4 @@ class DiskReplica(NamedTuple):
     read_at_ms: int | None = None
     cleaner_offset: int | None = None
     broken_at: int | None = None
+    size: int | None = None

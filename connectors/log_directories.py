@@ -264,6 +264,7 @@ class LogDirectories:
             read_at_ms=self._now_ms(),
             cleaner_offset=(held.cleaner_offsets or {}).get(partition),
             broken_at=None if found.broken is None else found.broken.log_end_offset,
+            size=None if end is None else end.size,
         )
 
 

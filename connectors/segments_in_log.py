@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
+from contextlib import suppress
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -39,7 +40,7 @@ class SegmentFile(NamedTuple):
 class LogEnd(NamedTuple):
     """Where a log ends by its files. `mark` is the last batch, to go on from the next time.
 
-    `end` is how the newest segment ends.
+    `end` is how the newest segment ends, `older_bytes` the size of the segments before it.
     """
 
     log_start_offset: int
@@ -47,6 +48,11 @@ class LogEnd(NamedTuple):
     end: SegmentEnd
     segment: SegmentFile
     mark: Batch | None = None
+    older_bytes: int = 0
+
+    @property
+    def size(self) -> int:
+        return self.older_bytes + self.end.position
 
 
 def segment_files(names: Iterable[str]) -> list[SegmentFile]:
@@ -124,8 +130,23 @@ def log_end(directory: int, place: str, known: LogEnd | None = None) -> LogEnd |
         if scan.end.ending is Ending.SHRUNK:
             continue
         end_offset = newest.base_offset if scan.last is None else scan.last.last_offset + 1
-        return LogEnd(files[0].base_offset, end_offset, scan.end, newest, scan.last)
+        older = _older_bytes(files, directory, known)
+        return LogEnd(files[0].base_offset, end_offset, scan.end, newest, scan.last, older)
     raise FileGoneError(f"the newest segment of {place}")
+
+
+def _older_bytes(files: Sequence[SegmentFile], directory: int, known: LogEnd | None) -> int:
+    """Looked up when segments came or went, not every round: a log may have thousands."""
+    if known is not None and (known.log_start_offset, known.segment) == (
+        files[0].base_offset,
+        files[-1],
+    ):
+        return known.older_bytes
+    found = 0
+    for each in files[:-1]:
+        with suppress(OSError):  # removed meanwhile
+            found += os.stat(each.name, dir_fd=directory, follow_symlinks=False).st_size
+    return found
 
 
 def _scan_of_tail(

@@ -10,6 +10,7 @@ from tidestaff.connectors.errors import ConnectorError
 from tidestaff.consistency.partitions import TopicPartition
 from tidestaff.streaming.commands.exits import CommandError
 from tidestaff.streaming.verify.copies import (
+    BYTES_AT_ONCE,
     NO_ANSWER,
     PartitionCopies,
     Traffic,
@@ -84,7 +85,7 @@ class AgentSource:
     kind = "agents"
     live = True
     at_once = 2_000
-    bytes_at_once = 1 << 32
+    bytes_at_once = BYTES_AT_ONCE
     marks_at_once = 64
     bytes_a_round = float("inf")
 
@@ -163,6 +164,7 @@ class AgentSource:
                 mine.unread[broker] = extent
             else:
                 mine.extents.append(extent)
+                mine.bytes += replica.size or 0
 
     def _add_unread(
         self,

@@ -13,8 +13,18 @@ from tidestaff.connectors.pacing import ByteRate
 from tidestaff.consistency.batches import Extent
 from tidestaff.consistency.model import HealthObservation, PartitionObservation, TopicPartition
 from tidestaff.streaming.commands.exits import CommandError
-from tidestaff.streaming.verify.agents import CHECKED_AT_ONCE, CHECKED_BYTES, AgentDigests
-from tidestaff.streaming.verify.copies import NO_ANSWER, PartitionCopies, Traffic, bytes_a_round
+from tidestaff.streaming.verify.agents import (
+    CHECKED_AT_ONCE,
+    CHECKED_BYTES,
+    AgentDigests,
+)
+from tidestaff.streaming.verify.copies import (
+    BYTES_AT_ONCE,
+    NO_ANSWER,
+    PartitionCopies,
+    Traffic,
+    bytes_a_round,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -61,7 +71,7 @@ class BrokerSource:
         self._away: dict[BrokerId, str] = {}
         self.kind = "brokers" if agents is None else "brokers and agents"
         self.at_once = 64 if agents is None else 2_000
-        self.bytes_at_once = _WIRE_BYTES if agents is None else 1 << 32
+        self.bytes_at_once = _WIRE_BYTES if agents is None else BYTES_AT_ONCE
         if agents is not None and check:
             self.at_once, self.bytes_at_once = CHECKED_AT_ONCE, CHECKED_BYTES
         self.bytes_a_round = bytes_a_round(bytes_a_second if agents is None else 0)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     Asked = Sequence[tuple[TopicPartition, OffsetRange]]
 
 NO_ANSWER: Final = "it gave no answer for this partition"
+BYTES_AT_ONCE: Final = 1 << 32
+"""Of one question to an agent: it has a minute for it, and a cold disk at worst."""
 _LONGEST_ROUND_S: Final = 5.0
 _COMPACTED: Final = re.compile(r"__consumer_offsets|__transaction_state|__share_group_state")
 

@@ -105,7 +105,7 @@ class DirectorySource:
             mine.unread[broker] = extent
         else:
             mine.extents.append(extent)
-            mine.bytes += _size(f"{replica.log_dir}/{partition}")
+            mine.bytes += replica.size or 0
 
     def digests(
         self, broker: BrokerId, asked: Asked, *, check: bool
@@ -177,15 +177,3 @@ def _by_broker(paths: Sequence[str]) -> dict[BrokerId, list[str]]:
         number = next(n for n in range(1, len(paths) + 1) if n not in found)
         found[number] = [path]
     return dict(sorted(found.items()))
-
-
-def _size(directory: str) -> int:
-    try:
-        with os.scandir(directory) as entries:
-            return sum(
-                entry.stat(follow_symlinks=False).st_size
-                for entry in entries
-                if entry.name.endswith(".log")
-            )
-    except OSError:
-        return 0

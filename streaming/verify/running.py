@@ -14,7 +14,7 @@ from tidestaff.connectors.errors import ConnectorError
 from tidestaff.consistency.comparison import Comparison
 from tidestaff.consistency.comparison_quick import compare_lineages
 from tidestaff.consistency.comparison_verdict import Outcome
-from tidestaff.streaming.verify.copies import Reached
+from tidestaff.streaming.verify.copies import BYTES_AT_ONCE, Reached
 from tidestaff.streaming.verify.threads import in_threads
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class Verification:
             a_copy = copies.bytes / len(copies.extents)
             longest = max(e.log_end_offset - e.log_start_offset for e in copies.extents)
             span = int(max(self._at_once(copies) * longest / a_copy, 1))
-        elif self._source.bytes_at_once >= 1 << 32:
+        elif self._source.bytes_at_once >= BYTES_AT_ONCE:
             span = 1 << 62
         comparison = Comparison(
             copies.extents,

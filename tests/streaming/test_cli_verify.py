@@ -17,7 +17,7 @@ from tidestaff.connectors.errors import ConnectorError
 from tidestaff.connectors.log_directories import LogDirectories
 from tidestaff.streaming.cli import main
 from tidestaff.streaming.verify import agents as verify_agents
-from tidestaff.streaming.verify.agents import AgentDigests
+from tidestaff.streaming.verify.agents import AgentDigests, AgentSource
 from tidestaff.streaming.verify.directories import DirectorySource
 from tidestaff.streaming.verify.progress import line
 from tidestaff.streaming.verify.report import as_json
@@ -29,6 +29,9 @@ from tests.connectors.segment_bytes import v2
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from tidestaff.connectors.disk_replica import DiskReplica
+    from tidestaff.consistency.partitions import OffsetRange
 
 SEGMENT = f"{0:020d}.log"
 
@@ -289,17 +292,63 @@ def test_agents_are_asked_for_digests_and_find_the_same(
     assert found["bytes_moved"] > 0
 
 
+@pytest.mark.parametrize("told", [True, False])
 def test_a_log_that_an_agent_cannot_read_within_its_minute_is_scrubbed_in_parts(
-    brokers: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    brokers: list[Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    told: bool,
 ) -> None:
-    """Of its ten batches one or two are read for a question."""
-    monkeypatch.setattr("tidestaff.streaming.verify.running._UNKNOWN_SPAN", 2)
+    """Of its ten batches one or two are read for a question, also of an agent of an earlier
+    release, which does not tell how large its replicas are."""
     size = (brokers[0] / "t-0" / SEGMENT).stat().st_size
+    if told:
+        monkeypatch.setattr("tidestaff.streaming.verify.agents.CHECKED_BYTES", size // 5)
+    else:
+        sizes_untold(monkeypatch)
+        monkeypatch.setattr("tidestaff.streaming.verify.running._UNKNOWN_SPAN", 2)
     flip(brokers[2] / "t-0" / SEGMENT, 1, 65)
     with agents(brokers, bytes_a_second=size / 2, whole_s=3.0) as urls:
         code, found = verify(capsys, "--agents", urls, "--topic", "t", "--scrub")
     assert (code, verdicts(found)) == (2, {"t-0": "corrupt", "t-1": "equal"})
     assert not found["partitions"][0]["unread"]
+
+
+@pytest.mark.parametrize(("told", "fewest"), [(True, 5), (False, 1)])
+def test_large_logs_are_asked_of_agents_in_parts(
+    brokers: list[Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    told: bool,
+    fewest: int,
+) -> None:
+    """On a cold disk an agent could not answer for the whole log within its minute."""
+    size = (brokers[0] / "t-0" / SEGMENT).stat().st_size
+    monkeypatch.setattr(AgentSource, "bytes_at_once", size // 5)
+    if not told:
+        monkeypatch.setattr(AgentSource, "bytes_at_once", 1 << 32)
+        sizes_untold(monkeypatch)
+    asked: list[OffsetRange] = []
+    ask = AgentDigests.digests
+
+    def heard(source: AgentDigests, broker: int, ranges: Any, *, check: bool) -> Any:
+        asked.extend(offsets for partition, offsets in ranges if str(partition) == "t-0")
+        return ask(source, broker, ranges, check=check)
+
+    monkeypatch.setattr(AgentDigests, "digests", heard)
+    with agents(brokers) as urls:
+        code, found = verify(capsys, "--agents", urls)
+    assert (code, verdicts(found)) == (0, {"t-0": "equal", "t-1": "equal"})
+    assert len(set(asked)) == fewest
+
+
+def sizes_untold(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = agent_answers.replica_value
+
+    def without(replica: DiskReplica) -> dict[str, Any]:
+        return whole(replica._replace(size=None))
+
+    monkeypatch.setattr(agent_answers, "replica_value", without)
 
 
 def test_an_agent_that_is_away_is_named_and_the_others_are_compared(
