@@ -127,12 +127,14 @@ def minimum_of(observation: PartitionObservation) -> int:
 
 class RestartStep(NamedTuple):
     """One broker of a rolling restart. `as_it_is`: at once; `healed`: once every replica that
-    can be in sync is. `wait_for` are partitions that must be in sync again before this step."""
+    can be in sync is. `wait_for` are partitions that must be in sync again before this step.
+    `down`: it is not there to be stopped, and to be started first."""
 
     broker: BrokerId
     as_it_is: StopForecast
     healed: StopForecast
     wait_for: tuple[TopicPartition, ...]
+    down: bool = False
 
     @property
     def safe(self) -> bool:
@@ -140,7 +142,7 @@ class RestartStep(NamedTuple):
 
 
 class RestartPlan(NamedTuple):
-    """In a safe order: whoever can go now first, the controller last."""
+    """In a safe order: who is down first, then whoever can go now, the controller last."""
 
     steps: tuple[RestartStep, ...]
 
@@ -154,6 +156,7 @@ def restart(
 ) -> RestartPlan:
     """One after the other, each after the last one is back in every ISR."""
     full = [healed(each) for each in observations]
+    live = {each.broker for seen in observations for each in seen.live}
     controller = next((o.controller for o in observations if o.controller is not None), None)
     steps = []
     for broker in brokers:
@@ -164,10 +167,11 @@ def restart(
             for o, well in zip(observations, full, strict=True)
             if broker in o.assignment.replicas and set(o.state.isr) != set(well.state.isr)
         )
-        steps.append(RestartStep(broker, now, later, waiting))
+        steps.append(RestartStep(broker, now, later, waiting, bool(live) and broker not in live))
     steps.sort(
         key=lambda s: (
             not s.safe,
+            not s.down,
             not s.as_it_is.safe,
             s.broker == controller,
             s.as_it_is.leaders_before.get(s.broker, 0),

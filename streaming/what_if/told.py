@@ -337,6 +337,7 @@ def of_restart(
         "steps": [
             {
                 "broker": s.broker,
+                "down": s.down,
                 "safe_now": s.as_it_is.safe,
                 "safe_when_in_sync": s.safe,
                 "wait_for": [str(each) for each in s.wait_for],
@@ -364,4 +365,6 @@ def _step_words(step: Any, starved: Sequence[int]) -> str:
         names = ", ".join(map(str, step.wait_for[:5]))
         return f"wait first for {names}"
     held = len(step.as_it_is.changes)
+    if step.down:
+        return "is down: start it, and wait until its partitions are in sync"
     return f"can stop now; then wait for {counted(held, 'partition')} to be in sync"

@@ -191,6 +191,16 @@ def test_a_restart_waits_for_a_quorum(
     assert (told.code, said in told.verdict) == (code, True), told.verdict
 
 
+def test_a_restart_begins_with_who_is_down() -> None:
+    """It cannot be stopped; every other stop is safer once it is back."""
+    watch = Watch(version="4.1.1", mode=Mode.KRAFT, isr=(1, 2)).stop(3)
+    told = of_restart(restart([watch.observation()], [1, 2, 3]), Rejoining())
+    assert told.value["order"][0] == 3
+    assert [each["down"] for each in told.value["steps"]] == [True, False, False]
+    assert "is down: start it" in told.lines[1]
+    assert sum("is down" in each for each in told.lines) == 1
+
+
 def test_a_recording_answers_as_the_cluster_would_have(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
