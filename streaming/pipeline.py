@@ -32,6 +32,9 @@ _GONE_WITHIN_S: Final = 1.0
 _HEALTHY_S: Final = 600.0
 _LONGEST_PAUSE_S: Final = 30.0
 _CAUSE: Final = "Caused by: "
+_DEAD_WORKER: Final = "Stream closed"
+"""What Spark says when it takes a worker for idle whose daemon was killed with it."""
+_MOST_WORKERS: Final = 64
 _PY4J: Final = "An error occurred while calling "
 
 
@@ -161,9 +164,11 @@ class Job:
     def watch(self, look: Callable[[], bool], say: Callable[[str], None]) -> None:
         """Run until told to stop, or until `look`, called often, says that it is enough.
 
-        A query that fails is started again after a pause; one that keeps failing is given up.
+        A query that fails is started again after a pause; one that keeps failing is given up. Where
+        Python workers were killed, every try ends at one of those that Spark still holds for idle,
+        and rids it of that one: such tries do not count as long as there may be more of them.
         """
-        failures = 0
+        failures = dead_workers = 0
         while not self._stopping:
             began = time.monotonic()
             error = self._tried(look)
@@ -172,7 +177,15 @@ class Job:
                 return
             if session.is_gone(self.spark, _GONE_WITHIN_S):
                 raise self.without_jvm()
-            failures = 1 if time.monotonic() - began > _HEALTHY_S else failures + 1
+            if time.monotonic() - began > _HEALTHY_S:
+                failures = dead_workers = 0
+            if self.live and _DEAD_WORKER in str(error) and dead_workers < _MOST_WORKERS:
+                dead_workers += 1
+                if dead_workers == 1:
+                    say("Python workers of Spark's were killed; trying again with others")
+                self._wait(_LOOK_S)
+                continue
+            failures += 1
             if failures >= _TRIES or not self.live:
                 raise self.failed(error)
             pause = min(_LONGEST_PAUSE_S, 2.0**failures)

@@ -23,7 +23,11 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def monitor(tmp_path: Path) -> Iterator[Monitor]:
-    watching = Monitor(tmp_path / "run", config(tmp_path, {"type": "simulator"}))
+    told = config(tmp_path, {"type": "simulator"})
+    # More idle workers than a query is tried to start: Spark rids itself of one a try.
+    told["spark"] = {**told["spark"], "master": "local[8]", "shuffle_partitions": 8}
+    told["operator"]["buckets"] = 8
+    watching = Monitor(tmp_path / "run", told)
     try:
         yield watching
     finally:
