@@ -36,6 +36,7 @@ _CHANGED_IN: Final = {"partition": 2}
 """Of every other schema the first version is still the one in use."""
 MISSING: Final = -(2**63)
 PARTITION, CLUSTER, HEALTH, GONE, TICK = "partition", "cluster", "health", "gone", "tick"
+REFUSED: Final = "refused"
 KINDS: Final = (PARTITION, CLUSTER, HEALTH, GONE, TICK)
 SINGLE_OBJECT_MARK: Final = b"\xc3\x01"
 HEADER_LENGTH: Final = len(SINGLE_OBJECT_MARK) + 8
@@ -206,6 +207,14 @@ def signal(
     return Row(*head, [], [], [], [], [], b"")
 
 
+def refused(
+    reason: str, remedy: str, *, cluster: str, source: str, subject: str, at_ms: int
+) -> Row:
+    """A row in place of what its source could not read: it goes the way of unreadable rows."""
+    head = (SCHEMA_VERSION, REFUSED, cluster, source, subject, at_ms, MISSING, 0)
+    return Row(*head, [], [], [], [], [], f"{reason}\n{remedy}".encode())
+
+
 def observation_of(row: Row) -> Observation:
     """The observation a row was made of; a WireError says what is wrong with it."""
     if not OLDEST_VERSION <= row.schema_version <= SCHEMA_VERSION:
@@ -214,6 +223,9 @@ def observation_of(row: Row) -> Observation:
             f"{OLDEST_VERSION} to {SCHEMA_VERSION}",
             "run the monitor and the collectors in the same release, the monitor upgraded first",
         )
+    if row.kind == REFUSED:
+        reason, _, remedy = row.body.decode("utf-8", "replace").partition("\n")
+        raise WireError(reason or "what its source could not read", remedy or "look at its source")
     if row.kind not in (PARTITION, CLUSTER, HEALTH):
         raise WireError(f"a row of kind {row.kind!r} holds no observation", "look at its source")
     body = decode(row.kind, row.body, row.schema_version)

@@ -42,6 +42,7 @@ class Replayed(NamedTuple):
     files: int
     complete: bool
     interrupted: bool = False
+    quarantined: int = 0
 
 
 def settings_for(base: Settings, folder: Path, work: Path, files_per_batch: int) -> Settings:
@@ -112,7 +113,8 @@ def replay_on(
     finally:
         store.close()
     found, rows = _transitions(settings.store_path), job.progress.rows
-    return Replayed(found, rows, len(names), complete, bool(told) and not complete)
+    ended = bool(told) and not complete
+    return Replayed(found, rows, len(names), complete, ended, job.progress.quarantined)
 
 
 def _close(store: AlertStore, settings: Settings, query_id: str) -> None:

@@ -86,6 +86,7 @@ def _print_json(found: Replayed, code: int) -> None:
     content = {
         "rows": found.rows,
         "files": found.files,
+        "quarantined": found.quarantined,
         "complete": found.complete,
         "transitions": [transition.fields for transition in found.transitions],
         "exit_code": int(code),
@@ -103,4 +104,5 @@ def _print_text(found: Replayed, *, pending: bool) -> None:
     ConsoleSink(stream=sys.stdout).deliver([Outgoing(n, t, "") for n, t in enumerate(shown)])
     fired = sum(t.status.value == "firing" for t in shown)
     told = "all of it" if found.complete else "stopped before its end"
-    print(f"{found.rows} rows of {found.files} files ({told}); {fired} alerts fired")
+    aside = f", {found.quarantined} in quarantine" if found.quarantined else ""
+    print(f"{found.rows} rows of {found.files} files ({told}){aside}; {fired} alerts fired")

@@ -17,6 +17,7 @@ from tidestaff.connectors.wire import (
     GONE,
     MISSING,
     PARTITION,
+    REFUSED,
     TICK,
     WireError,
     observation_of,
@@ -115,7 +116,7 @@ class Bucket:
             self.voices.setdefault((cluster, source), Clock()).hear(at_ms)
             if block.home[at]:
                 self._offer_small(block.whole(at))
-        elif kind == GONE and block.odd[at]:
+        elif kind == REFUSED or (kind == GONE and block.odd[at]):
             self._observation(block.whole(at))
         elif kind == GONE:
             partition = self._partition(block, at)

@@ -14,11 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from tidestaff.connectors.wire import TICK, signal
+from tidestaff.connectors.wire import TICK, refused, signal
 from tidestaff.streaming.codec import ROW_SCHEMA
 from tidestaff.streaming.settings import Cluster, RecordingSource
 from tidestaff.streaming.sources.collecting import KEPT_FILES, Collecting, number_of
-from tidestaff.streaming.sources.row_files import batches, listed, to_arrow
+from tidestaff.streaming.sources.row_files import (
+    RowFileError,
+    UnreadFileError,
+    batches,
+    first_ms,
+    listed,
+    to_arrow,
+)
 from tidestaff.streaming.sources.steady_clock import SteadyClock
 
 if TYPE_CHECKING:
@@ -41,9 +48,9 @@ Offset = dict[str, Any]
 
 
 class Files(InputPartition):
-    """Files that one task reads, in this order, and ticks."""
+    """Files that one task reads, in this order, each with its cluster, and ticks."""
 
-    def __init__(self, paths: Sequence[str], ticks: Sequence[int] = ()) -> None:
+    def __init__(self, paths: Sequence[tuple[str, str]], ticks: Sequence[int] = ()) -> None:
         super().__init__(None)
         self.paths, self.ticks = tuple(paths), tuple(ticks)
 
@@ -60,6 +67,25 @@ class RowSource(DataSource):
 
     def streamReader(self, schema: StructType) -> RowReader:  # noqa: N802 - Spark's name
         return RowReader(dict(self.options))
+
+
+def readable(path: Path, cluster: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a file. What is broken in it is put aside and said, and the rest goes on; a file
+    that the system does not let us read is tried again."""
+    try:
+        yield from batches(path)
+    except UnreadFileError:
+        raise
+    except RowFileError as error:
+        row = refused(
+            error.found,
+            error.remedy,
+            cluster=cluster,
+            source=str(path.parent),
+            subject=path.name,
+            at_ms=first_ms(path.name),
+        )
+        yield to_arrow([row])
 
 
 class RowReader(DataSourceStreamReader):
@@ -93,9 +119,10 @@ class RowReader(DataSourceStreamReader):
         return self._after
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        paths: list[str] = []
+        paths: list[tuple[str, str]] = []
         for name, feed in self._started().items():
-            paths += feed.paths(str(start.get(name, "")), str(end.get(name, "")))
+            found_here = feed.paths(str(start.get(name, "")), str(end.get(name, "")))
+            paths += [(name, path) for path in found_here]
         each = -(-len(paths) // TASKS) or 1
         found: list[InputPartition] = [
             Files(paths[at : at + each]) for at in range(0, len(paths), each)
@@ -107,8 +134,8 @@ class RowReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Files)
-        for path in partition.paths:
-            yield from batches(Path(path))
+        for cluster, path in partition.paths:
+            yield from readable(Path(path), cluster)
         if partition.ticks:
             yield to_arrow(
                 [

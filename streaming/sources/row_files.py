@@ -8,6 +8,8 @@ events whatever a copy did to the files' own times.
 from __future__ import annotations
 
 import os
+import re
+import zlib
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 PARQUET, AVRO = "parquet", "avro"
 FORMATS: Final = (PARQUET, AVRO)
 ROWS_A_BATCH: Final = 20_000
+_NAME: Final = re.compile(r"([0-9]{15})-[0-9]{8}\.(?:parquet|avro)")
 
 
 class RowFileError(ConsistencyError):
@@ -31,6 +34,10 @@ class RowFileError(ConsistencyError):
     def __init__(self, path: str, found: str, remedy: str) -> None:
         super().__init__(f"{path}: {found}: {remedy}")
         self.path, self.found, self.remedy = path, found, remedy
+
+
+class UnreadFileError(RowFileError):
+    """A file that the system did not let us read: what it holds is not known."""
 
 
 def _arrow_type(name: str) -> pa.DataType:
@@ -64,6 +71,12 @@ def to_rows(batch: pa.RecordBatch) -> list[Row]:
 
 def file_name(first_ms: int, counter: int, suffix: str) -> str:
     return f"{first_ms:015d}-{counter:08d}.{suffix}"
+
+
+def first_ms(name: str) -> int:
+    """What the name says, 0 where it is none of ours."""
+    found = _NAME.fullmatch(name)
+    return int(found[1]) if found else 0
 
 
 def write(path: Path, rows: Sequence[Row]) -> None:
@@ -104,8 +117,21 @@ def batches(path: Path) -> Iterator[pa.RecordBatch]:
         if isinstance(error, FileNotFoundError):
             raise
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        _check_readable(path)
         raise RowFileError(
             str(path), f"not a Parquet file of rows ({first})", "remove it or record it again"
+        ) from error
+
+
+def _check_readable(path: Path) -> None:
+    """Arrow tells what the system refuses and what is broken with the same error."""
+    try:
+        with path.open("rb") as file:
+            while file.read(1 << 20):
+                pass
+    except OSError as error:
+        raise UnreadFileError(
+            str(path), error.strerror or str(error), "make it readable"
         ) from error
 
 
@@ -153,7 +179,7 @@ def _avro_batches(path: Path) -> Iterator[pa.RecordBatch]:
                 if not rows:
                     return
                 yield to_arrow(rows)
-        except (ValueError, TypeError, EOFError, IndexError, KeyError) as error:
+        except (ValueError, TypeError, EOFError, IndexError, KeyError, zlib.error) as error:
             raise RowFileError(
                 str(path),
                 f"not an Avro file of rows ({type(error).__name__}: {error})",

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tidestaff.connectors.wire import TICK, Row, observation_of
+from tidestaff.connectors.wire import TICK, Row, WireError, observation_of
 from tidestaff.consistency.model import HealthObservation, ProblemKind
 from tidestaff.streaming.commands.exits import CommandError
 from tidestaff.streaming.settings import Cluster
@@ -16,7 +16,14 @@ from tidestaff.streaming.sources import collecting as collecting_module
 from tidestaff.streaming.sources import reader
 from tidestaff.streaming.sources.collecting import STORY, Collecting, collector_of, number_of
 from tidestaff.streaming.sources.reader import RowReader
-from tidestaff.streaming.sources.row_files import batches, file_name, listed, to_rows, write
+from tidestaff.streaming.sources.row_files import (
+    UnreadFileError,
+    batches,
+    file_name,
+    listed,
+    to_rows,
+    write,
+)
 from tidestaff.streaming.sources.simulated import STORIES, SimulatedCollector, written
 from tidestaff.streaming.sources.steady_clock import SelfWatch, SteadyClock
 
@@ -92,6 +99,41 @@ def test_a_file_that_comes_later_is_read(tmp_path: Path, recording: list[dict[st
     write(tmp_path / "rec" / file_name(99, 1, "avro"), [row(99)])
     end = source.latestOffset()
     assert [each.observed_at_ms for each in rows_between(source, start, end)] == [99]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "avro"])
+def test_a_broken_file_is_told_and_the_rest_goes_on(tmp_path: Path, suffix: str) -> None:
+    folder = tmp_path / "rec"
+    folder.mkdir()
+    for at_ms in range(4):
+        write(folder / file_name(at_ms, 1, suffix), [row(at_ms)])
+    broken = folder / file_name(2, 1, suffix)
+    broken.write_bytes(broken.read_bytes()[:40])
+    source = reader_of(
+        tmp_path, [{"name": "r", "source": {"type": "recording", "path": str(folder)}}]
+    )
+    found = rows_between(source, {}, source.latestOffset())
+    assert [(each.kind, each.observed_at_ms) for each in found] == [
+        ("gone", 0),
+        ("gone", 1),
+        ("refused", 2),
+        ("gone", 3),
+    ]
+    assert found[2][2:5] == ("r", str(folder), broken.name)
+    with pytest.raises(WireError, match=r"file of rows .*: remove it or record it again"):
+        observation_of(found[2])
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "avro"])
+def test_a_file_that_the_system_does_not_give_is_tried_again(tmp_path: Path, suffix: str) -> None:
+    folder = tmp_path / "rec"
+    (folder / file_name(1, 1, suffix)).mkdir(parents=True)
+    source = reader_of(
+        tmp_path, [{"name": "r", "source": {"type": "recording", "path": str(folder)}}]
+    )
+    end = source.latestOffset()
+    with pytest.raises(OSError if suffix == "avro" else UnreadFileError, match="irectory"):
+        rows_between(source, {}, end)
 
 
 def test_nothing_starts_before_an_offset_is_asked_for_and_the_reader_can_be_pickled(

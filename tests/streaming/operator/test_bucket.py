@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from tidestaff.connectors.wire import MISSING, Row, row_of, signal
+from tidestaff.connectors.wire import MISSING, Row, refused, row_of, signal
 from tidestaff.consistency.model import HealthObservation, ProblemKind
 from tidestaff.streaming.operator.bucket import Bucket, Limits
 from tidestaff.streaming.operator.entries import Hearing
@@ -221,10 +221,13 @@ def test_bad_rows_go_to_quarantine_and_the_rest_goes_on() -> None:
     torn = rows[10]._replace(body=rows[10].body[:-3])
     stranger = rows[10]._replace(subject="no partition", body=b"")
     newer = rows[10]._replace(schema_version=7, subject="b-9", previous_at_ms=MISSING)
+    file = refused("half a file", "remove it", cluster="c", source="/r", subject="f", at_ms=0)
     bucket = Bucket(LIMITS)
-    said = bucket.process(block_of([*rows[:10], torn, stranger, newer, *rows[11:]]))
+    said = bucket.process(block_of([*rows[:10], torn, stranger, newer, file, *rows[11:]]))
     reasons = sorted(record["reason"] for record in said.quarantine)
-    assert len(reasons) == 3
+    assert len(reasons) == 4
+    assert "half a file" in reasons
+    reasons.remove("half a file")
     assert "'no partition' is no partition" in reasons[0]
     assert "schema version 7" in reasons[1] + reasons[2]
     keeper = restore(Keeper(bucket).save(), LIMITS)
