@@ -256,11 +256,7 @@ def _move(
         )
         states = [write.state for write in writes if write.state is not None]
         after = states[-1].leader if states and ends else leader
-    source = next((r for r in seen.replicas if r.broker == leader), None)
-    records = None
-    if source is not None and source.log_end_offset is not None:
-        each = source.log_end_offset - (source.log_start_offset or 0)
-        records = each * len(planned.adding)
+    joining = {*planned.adding, *(b for b in current.adding if b in target)}
     minimum = min(seen.settings.min_insync_replicas, len(target))
     under = len(set(target) - set(absent)) < max(minimum, seen.settings.min_insync_replicas)
     return Move(
@@ -271,10 +267,26 @@ def _move(
         planned.removing,
         leader,
         after,
-        records,
+        _to_copy(seen, leader, joining),
         () if ends else absent,
         under,
     )
+
+
+def _to_copy(
+    seen: PartitionObservation, leader: BrokerId, joining: Collection[BrokerId]
+) -> int | None:
+    """Records between the leader's log and those of who is to join, who may have a part of it."""
+    read = {r.broker: r for r in seen.replicas}
+    source = read.get(leader)
+    if source is None or source.log_end_offset is None:
+        return None
+    start, end = source.log_start_offset or 0, source.log_end_offset
+    ends = [
+        read[b].log_end_offset if b in read and b in seen.assignment.replicas else start
+        for b in joining
+    ]
+    return sum(end - min(max(start if each is None else each, start), end) for each in ends)
 
 
 def _would_end(

@@ -14,7 +14,7 @@ from tidestaff.consistency.catching_up import (
     returns,
     written_a_second,
 )
-from tidestaff.consistency.model import OffsetRange, TopicPartition
+from tidestaff.consistency.model import Assignment, OffsetRange, ReplicaReading, TopicPartition
 from tidestaff.consistency.versions import Mode
 
 from tests.consistency.watch import Watch
@@ -101,6 +101,13 @@ def test_a_reassignment_says_who_copies_and_who_leads_then() -> None:
         assert (move.adding, move.removing) == ((4,), (1,))
         assert (move.leader_before, move.leader_after) == (1, 4)
         assert move.records_to_copy == 10
+        under_way = replace(
+            partition,
+            assignment=Assignment((4, 1, 2, 3), adding=(4,)),
+            replicas=(*partition.replicas, ReplicaReading(4, log_start_offset=0, log_end_offset=7)),
+        )
+        (on,) = what_if.reassign([under_way], {name: [4, 2, 3]}, live={1, 2, 3, 4})
+        assert on.records_to_copy == 3
         (stuck,) = what_if.reassign([partition], {name: [4, 2, 3]}, live={1, 2, 3})
         assert stuck.away == (4,)
 
