@@ -107,12 +107,14 @@ class Refinement:
         self.steps = 0
         self._moment = 0
         self._epochs = {-1: -1}
+        self._znodes: set[LeaderAndIsr] = set()
         self._ids: dict[tuple[int, int, int], Record] = {}
         self._seen = {b: [Seen(0, Replica(b))] for b in brokers}
         self._in_office: dict[BrokerId, int] = {}
         self._follows: dict[BrokerId, tuple[BrokerId, int]] = {}
         self._unsettled: dict[BrokerId, object] = {}
         self._lowest: dict[BrokerId, int] = {}
+        self._believes: dict[BrokerId, tuple[BrokerId, int]] = {}
         self._processes: dict[BrokerId, int] = dict.fromkeys(brokers, 0)
         self._watermarks: dict[BrokerId, set[int]] = {b: {0} for b in brokers}
         known = cluster.mode.partition(PARTITION)
@@ -143,6 +145,7 @@ class Refinement:
         if (quorum.leader, quorum.isr) != (state.leader, isr):
             raise self._unexplained(f"znode {state}", quorum)
         self._epochs[state.leader_epoch] = quorum.leader_epoch
+        self._znodes.add(quorum)
         self.steps += 1
 
     def _decided(self, leader: BrokerId, isr: Isr) -> None:
@@ -214,6 +217,8 @@ class Refinement:
     def _track(self, broker: BrokerId, driver: DriverReplica, target: Replica) -> None:
         """Since when it follows whom, and whether its log is cut for that already."""
         last, belief = self._seen[broker][-1].replica, target.belief
+        new = self._believes.get(broker) != belief[:2]
+        self._believes[broker] = belief[:2]
         if driver.leads:
             self._unsettled.pop(broker, None)
             if broker not in self._in_office:
@@ -224,12 +229,12 @@ class Refinement:
         followed = self._follows.get(broker)
         if followed is None or followed[0] != driver.leader:
             self._follows[broker] = (driver.leader, self._moment)
-        if last.belief[:2] != belief[:2]:
+        if new:
             self._lowest[broker] = target.log_end_offset
         self._lowest[broker] = min(self._lowest[broker], target.log_end_offset)
         if driver.phase is Phase.TRUNCATING:
             self._unsettled[broker] = _ASKS
-        elif followed is None or last.belief[:2] != belief[:2]:
+        elif followed is None or new:
             self._unsettled.pop(broker, None)
             if _fetches_first(driver):
                 self._unsettled[broker] = driver.nothing_new
@@ -255,9 +260,11 @@ class Refinement:
         broker, belief = target.broker, target.belief
         if self._own(broker).belief[:2] != belief[:2]:
             asked = self.kernel.request(belief.leader_epoch)
-            agreed = driver.pending_isr is None and asked is not None
-            if agreed and belief.isr == self.kernel.quorum.isr != asked.isr:  # type: ignore[union-attr]
-                self._do("controller_repeat")
+            if driver.pending_isr is None and asked != belief and belief in self._znodes:
+                # The state node was sent again in this epoch, when it was like that.
+                sent = self.kernel._replace(quorum=belief)
+                after = self._after("controller_repeat", sent)
+                self.kernel = self.kernel._replace(requests=after.requests)
             # A follower may be elected when its log is cut already for a leader that it had.
             shorter = self._own(broker).log_end_offset > target.log_end_offset
             if shorter and not self._explain_follower(self._seen[broker][-1].replica):
@@ -278,8 +285,14 @@ class Refinement:
         """The leader is the same, and for all there is to see its new epoch is not taken over yet:
         what came was asked in the old one, or (before 2.0.1) nothing is cut for the new."""
         own, broker = self._own(target.broker), target.broker
-        early = target._replace(belief=own.belief)
-        if own.belief.leader != target.belief.leader or not self._explain_follower(early):
+        epochs = range(own.belief.leader_epoch + 1, target.belief.leader_epoch)
+        beliefs = (own.belief, *(self.kernel.request(epoch) for epoch in epochs))
+        if not any(
+            belief is not None
+            and belief.leader == target.belief.leader
+            and self._explain_follower(target._replace(belief=belief))
+            for belief in beliefs
+        ):
             raise self._unexplained(_short(target), own)
         self._unsettled[broker] = self.cluster.brokers[broker].replicas[PARTITION].nothing_new
         self._lowest[broker] = target.log_end_offset
@@ -419,6 +432,7 @@ class Refinement:
         self._in_office.pop(broker, None)
         self._follows.pop(broker, None)
         self._unsettled.pop(broker, None)
+        self._believes.pop(broker, None)
         if high_watermark not in {min(keep, hw) for hw in self._watermarks[broker]}:
             raise self._unexplained(f"a checkpoint of {high_watermark}", own)
         self._do("restart", replica=broker, keep=keep, hw=high_watermark)
@@ -428,13 +442,16 @@ class Refinement:
         assert found is not None
         return found
 
-    def _do(self, name: str, reading: State | None = None, **params: int) -> None:
-        """One action; of the state it was read in, only what it changed is taken over."""
-        before = self.kernel if reading is None else reading
+    def _after(self, name: str, before: State, **params: int) -> State:
         after = _ACTIONS[name](before, params, self.rules)
         if isinstance(after, NotEnabled):
             raise self._unexplained(f"{name} {params}: {after.because}", before)
         self.told[name] += 1
+        return after
+
+    def _do(self, name: str, reading: State | None = None, **params: int) -> None:
+        """One action; of the state it was read in, only what it changed is taken over."""
+        after = self._after(name, self.kernel if reading is None else reading, **params)
         if reading is None:
             self.kernel = after
             return
