@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tidestaff.connectors.simulator import cluster as clusters
 from tidestaff.connectors.simulator import following, leading, zk_elections
-from tidestaff.connectors.simulator.cluster import SimulatedCluster
 from tidestaff.connectors.simulator.epoch_file import EpochFile
-from tidestaff.connectors.simulator.faults import WEIGHTS, RandomFaults
+from tidestaff.connectors.simulator.faults import WEIGHTS
 from tidestaff.connectors.simulator.kernel.truncation import Cut, EpochEnd
 from tidestaff.connectors.simulator.presets import PRESETS, preset_named
 from tidestaff.connectors.simulator.replica import Replica
-from tidestaff.connectors.simulator.settings import QUICK
 
-from tests.proof.refinement import KINDS, OUTSIDE, RULES, Refinement, UnexplainedError
+from tests.proof.refinement import KINDS, OUTSIDE, RULES, UnexplainedError, refined
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,20 +26,9 @@ SEEDS, STEPS = range(20), 80
 OLD, LOOKUP, ROUNDS, NEW = "0.10.2.2", "1.1.1", "2.4.1", "3.9.1"
 
 
-def refined(preset: str, seed: int, steps: int = STEPS) -> Refinement:
-    """One random history, followed event by event."""
-    cluster = SimulatedCluster(preset, [1, 2, 3], {"a": [[1, 2, 3]]}, QUICK, seed)
-    refinement = Refinement(cluster)
-    faults = RandomFaults(cluster, seed, KINDS)
-    faults.schedule(10**6)
-    while len(cluster.actions) < steps:
-        cluster.advance(500)
-    return refinement
-
-
 def many(preset: str) -> None:
     for seed in range(40):
-        refined(preset, seed)
+        refined(preset, seed, STEPS)
 
 
 @pytest.mark.parametrize("preset", RULES)
@@ -49,7 +36,7 @@ def test_every_step_of_the_driver_is_one_of_the_kernels(preset: str) -> None:
     told: Counter[str] = Counter()
     steps = 0
     for seed in SEEDS:
-        found = refined(preset, seed)
+        found = refined(preset, seed, STEPS)
         told.update(found.told)
         steps += found.steps
     assert steps > 100 * len(SEEDS)
@@ -65,8 +52,8 @@ def test_every_step_of_the_driver_is_one_of_the_kernels(preset: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", RULES)
 def test_so_is_every_step_of_long_histories(preset: str) -> None:
-    for seed in range(1_000, 1_100):
-        refined(preset, seed, steps=200)
+    for seed in range(1_000, 1_010):
+        refined(preset, seed, 200)
 
 
 def test_what_the_kernel_has_no_words_for_is_stated() -> None:
