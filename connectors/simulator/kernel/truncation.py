@@ -44,13 +44,22 @@ def leader_epoch_lookup(*, leader_log: Log, follower_log: Log) -> int | None:
 
 
 def known_epoch_lookup(*, leader_log: Log, follower_log: Log) -> int | None:
-    """KIP-101 as brokers before 2.0.1 answer: of an epoch older than its first one a leader does
-    not know the end. A follower without records asks for none, and has nothing to cut."""
+    """KIP-101 as brokers before 2.0.1 do it, by lists of epochs that take in larger ones only.
+
+    Of an epoch older than the first of its list a leader does not know the end. A follower without
+    records asks for none, and has nothing to cut.
+    """
     if not follower_log:
         return 0
-    if leader_log and follower_log[-1].epoch < leader_log[0].epoch:
+    asked = max(record.epoch for record in follower_log)
+    if not leader_log or asked < leader_log[0].epoch:
         return None
-    return leader_epoch_lookup(leader_log=leader_log, follower_log=follower_log)
+    if asked == max(record.epoch for record in leader_log):
+        return min(len(leader_log), len(follower_log))
+    for offset, record in enumerate(leader_log):
+        if record.epoch > asked:
+            return min(offset, len(follower_log))
+    return None
 
 
 def last_matching_record(*, leader_log: Log, follower_log: Log) -> int:

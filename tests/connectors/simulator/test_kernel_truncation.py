@@ -99,6 +99,8 @@ def test_where_the_leader_does_not_know_the_watermark_is_kept(
         pytest.param([1, 2], [1, 1], 1, id="what-it-knows-is-the-lookup"),
         pytest.param([2], [], 0, id="a-follower-without-records-cuts-nothing"),
         pytest.param([], [1], None, id="nor-does-an-empty-leader-know"),
+        pytest.param([1, 3, 2], [1, 3], 2, id="an-epoch-that-falls-is-not-in-the-list"),
+        pytest.param([1, 4], [1, 3, 2], 1, id="nor-is-it-asked-for"),
     ],
 )
 def test_before_2_0_1_a_leader_knows_epochs_from_its_first_on(
