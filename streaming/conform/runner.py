@@ -297,6 +297,7 @@ def to_json(report: Report) -> str:
             "source": result.source,
             "expected": result.expected,
             "reasons": list(result.reasons),
+            "malformed": result.malformed,
         }
         for result in report.failures
     ]

@@ -8,16 +8,20 @@ How the two are compared:
 
 - Kernel actions read other replicas as they are; in the driver one hears of another by message. So
   an action may read another replica as it was earlier: a leader since its follower believes in it,
-  a follower since its leader is in office without a break. It changes one replica and the znode.
+  a follower while it follows that leader (where fetches are fenced, in an epoch since this leader
+  is in office without a break). It changes one replica and the znode.
 - The kernel truncates in the step in which a follower takes a leader epoch, the driver when the
-  leader has answered. Until then the follower stays as it was: its request is still on its way.
+  leader has answered. Until then the follower stays as it was: its request is still on its way, and
+  it can only lose records. That it is answered at last is not asked: this is about safety alone.
 - Leader epochs are renumbered: what the controller does in one epoch may be several actions.
 - Of a follower's belief the ISR is not compared, and not that of a leader with a change under way:
   nobody acts on it.
 
 Outside the kernel's vocabulary, and so in no history here: log starts that rise (retention,
 DeleteRecords), reassignment, topics made again, and fetches that outlive the office of their leader
-(slow fetcher removal). KRaft's controller has actions of its own.
+(slow fetcher removal). KRaft's controller has actions of its own. In 2.0.1, whose fetches are not
+fenced, a list of epochs forgets what a smaller epoch written later contradicts; the kernel reads
+epochs from the records, and where they fall along a log the two may part.
 """
 
 from __future__ import annotations
@@ -193,7 +197,9 @@ class Refinement:
             self._track(broker.id, driver, target)
             if driver.leads:
                 self._explain_leader(driver, target)
-            elif broker.id not in self._unsettled and not self._explain_follower(target):
+            elif broker.id in self._unsettled:
+                self._explain_waiting(target)
+            elif not self._explain_follower(target):
                 self._explain_late_answer(target)
         elif self.kernel.replica(broker.id) != target:
             raise self._unexplained(_short(target), self._own(broker.id))
@@ -287,6 +293,13 @@ class Refinement:
         own = self._own(broker)
         same_isr = driver.pending_isr is not None or own.belief.isr == belief.isr
         if own._replace(belief=belief) != target or not same_isr:
+            raise self._unexplained(_short(target), own)
+
+    def _explain_waiting(self, target: Replica) -> None:
+        """Until it is settled where its log is cut, it can only lose some of it."""
+        own, end = self._own(target.broker), target.log_end_offset
+        kept = (own.log[:end], min(own.high_watermark, end))
+        if (target.log, target.high_watermark) != kept:
             raise self._unexplained(_short(target), own)
 
     def _explain_late_answer(self, target: Replica) -> None:

@@ -88,6 +88,22 @@ def no_truncation_by_watermark(replica: Any) -> None:
     replica.not_before_ms = 0
 
 
+def goes_on_as_before(replica: Any, before: tuple[bool, int, int]) -> bool:
+    del replica
+    return not before[0]
+
+
+def truncated_below_the_watermark(replica: Replica, offset: int) -> None:
+    replica.log.truncate_to(offset)
+    replica.epochs.truncate_from_end(replica.log.end)
+    replica.touched.add(replica.partition)
+
+
+def written_in_the_epoch_before(replica: Replica, writer: int, records: int) -> None:
+    replica.log.append(replica.leader_epoch - 1, writer, records)
+    replica.touched.add(replica.partition)
+
+
 def committed_at_once(broker: Any, replica: Any) -> None:
     del broker
     replica.set_high_watermark(replica.log_end)
@@ -127,6 +143,9 @@ def recovers_as_if_all_were_committed(replica: Replica, offset: int) -> int:
         pytest.param(ROUNDS, following, "cut_by_round", after_one_round, id="only-the-own-end"),
         pytest.param(NEW, following, "cut_by_round", everything, id="all-cut-by-epochs"),
         pytest.param(NEW, EpochFile, "end_offset_for", always_the_log_end, id="no-divergence-told"),
+        pytest.param(ROUNDS, following, "_starts_over", goes_on_as_before, id="no-cut-ever"),
+        pytest.param(NEW, Replica, "truncate_to", truncated_below_the_watermark, id="hw-kept"),
+        pytest.param(NEW, Replica, "append_own", written_in_the_epoch_before, id="epoch-before"),
         *(
             pytest.param(preset, where, name, fault, id=f"{told}-{preset}")
             for preset in (OLD, ROUNDS, NEW)
