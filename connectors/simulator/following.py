@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tidestaff.connectors.simulator.kernel.truncation import EpochEnd, cut_by_lookup, cut_by_round
 from tidestaff.connectors.simulator.leading import Ask
 from tidestaff.connectors.simulator.presets import TruncateWhen, TruncationProtocol
 from tidestaff.connectors.simulator.replica import Phase
@@ -171,31 +172,27 @@ def _out_of_range(broker: Broker, replica: Replica, reply: Answer) -> bool:
 
 def _take_epoch_end(replica: Replica, epoch: int, end: int) -> None:
     """KIP-101 looks once; KIP-279 repeats until leader and follower mean the same epoch."""
-    if end == UNDEFINED_OFFSET:
-        replica.truncate_to(replica.high_watermark)
+    unknown = end == UNDEFINED_OFFSET
+    if unknown or not replica.preset.epoch_answer_names_epoch:
+        answer = None if unknown else end
+        watermark = replica.high_watermark
+        replica.truncate_to(
+            cut_by_lookup(answer, log_end=replica.log_end, high_watermark=watermark)
+        )
         _fetch_from_end(replica)
-        return
-    if not replica.preset.epoch_answer_names_epoch:
-        replica.truncate_to(min(end, replica.log_end))
-        _fetch_from_end(replica)
-        return
-    if _cut(replica, epoch, end):
+    elif _cut(replica, EpochEnd(epoch, end)):
         _fetch_from_end(replica)
 
 
 def _truncate_by_divergence(replica: Replica, epoch: int, end: int) -> None:
-    _cut(replica, epoch, end)
+    _cut(replica, EpochEnd(epoch, end))
     _fetch_from_end(replica)
 
 
-def _cut(replica: Replica, epoch: int, end: int) -> bool:
-    """Truncate by the leader's (epoch, end); True if that settles it."""
-    own_epoch, own_end = replica.epochs.end_offset_for(epoch, replica.log_end)
-    if own_end == UNDEFINED_OFFSET:
-        replica.truncate_to(min(end, replica.log_end))
-        return True
-    if own_epoch != epoch:
-        replica.truncate_to(min(own_end, replica.log_end))
-        return False
-    replica.truncate_to(min(own_end, end, replica.log_end))
-    return True
+def _cut(replica: Replica, answer: EpochEnd) -> bool:
+    """Truncate by the leader's answer; True if that settles it."""
+    found = EpochEnd(*replica.epochs.end_offset_for(answer.epoch, replica.log_end))
+    own = None if found.end == UNDEFINED_OFFSET else found
+    cut = cut_by_round(answer, own, log_end=replica.log_end)
+    replica.truncate_to(cut.offset)
+    return cut.settled

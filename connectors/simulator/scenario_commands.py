@@ -218,18 +218,29 @@ def _elect(words: Words) -> Step:
     return Step(({"do": f"{kind}_election", **words.partition()},))
 
 
+def _other_end(words: Words, source: str) -> str:
+    target = words.place()
+    if target == source:
+        ends = [str(b) for b in words.setting.brokers if str(b) != source]
+        others = ", ".join(place for place in (*ends, ZOOKEEPER, CONTROLLER) if place != source)
+        raise WrongWordError(repr(target), f"the other end of a link from {source} ({others})")
+    return target
+
+
 def _cut(words: Words) -> Step:
     source = words.place()
     actions: list[Action] = []
     while words.words or not actions:
-        actions.append({"do": "cut", "source": source, "target": words.place()})
+        target = _other_end(words, source)
+        actions.append({"do": "cut", "source": source, "target": target})
     return Step(tuple(actions))
 
 
 def _heal(words: Words) -> Step:
     if not words.words:
         return Step(({"do": "heal"},))
-    return Step(({"do": "heal", "source": words.place(), "target": words.place()},))
+    source = words.place()
+    return Step(({"do": "heal", "source": source, "target": _other_end(words, source)},))
 
 
 def _reassign(words: Words) -> Step:

@@ -24,7 +24,7 @@ shown its states, raises what is broken and nothing else.
 The last line is always 'N passed, N failed, N skipped'.
 
 exit codes:
-  0 all passed   1 something failed   3 nothing could be run
+  0 all passed   1 something failed   3 a file or case could not be read, or there was none to run
 """
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -28,7 +28,8 @@ from tidestaff.streaming.conform import (
     watermark,
     zookeeper,
 )
-from tidestaff.streaming.conform.vectors import CannotRunError, Handler, Vector
+from tidestaff.streaming.conform.trace_format import REMEDY
+from tidestaff.streaming.conform.vectors import CannotRunError, Handler, MalformedError, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,7 +54,7 @@ NARRATIVE: Final = frozenset({"zk.scenario.partition_state"})
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
-EXIT_NOTHING_TO_RUN: Final = 3
+EXIT_BAD_INPUT: Final = 3
 
 _UNREAD: Final = "(unread)"
 
@@ -69,7 +70,7 @@ class Outcome(Enum):
 @dataclass(frozen=True, slots=True)
 class Result:
     """One vector's outcome; a failure says where expectation and answer part, a note what could
-    not be judged."""
+    not be judged. `malformed`: its file is to be mended before anything can be said."""
 
     id: str
     rule: str
@@ -79,6 +80,7 @@ class Result:
     reasons: tuple[str, ...] = ()
     expected: object = None
     notes: tuple[str, ...] = ()
+    malformed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +101,9 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        if self.failures:
-            return EXIT_FAILED
-        return EXIT_NOTHING_TO_RUN if self.error else EXIT_OK
+        if self.error or any(result.malformed for result in self.failures):
+            return EXIT_BAD_INPUT
+        return EXIT_FAILED if self.failures else EXIT_OK
 
 
 def handlers() -> dict[str, Handler]:
@@ -149,7 +151,8 @@ def _read(file: Path) -> tuple[list[Vector | Result] | None, Result | None]:
         if listed is None:
             listed = traces.listed(content, file.name)
     except (OSError, ValueError, RecursionError, FormatError) as error:
-        return None, Result(file.name, _UNREAD, file.name, Outcome.FAILED, "", (f"{error}",))
+        reason = f"cannot read: {_told(error, file.name)}; {REMEDY}"
+        return None, _malformed(file.name, _UNREAD, file.name, reason)
     if not isinstance(listed, list):
         return None, None
     return [_vector(item, file.name, number) for number, item in enumerate(listed, 1)], None
@@ -163,7 +166,7 @@ def _vector(item: object, file: str, number: int) -> Vector | Result:
     if wrong:
         reason = f"malformed vector: {', '.join(wrong)} missing or of the wrong type"
         rule = fields.get("rule") if isinstance(fields.get("rule"), str) else _UNREAD
-        return Result(name, str(rule), file, Outcome.FAILED, _text(fields, "source"), (reason,))
+        return _malformed(name, str(rule), file, reason, _text(fields, "source"))
     return Vector(
         id=name,
         rule=fields["rule"],
@@ -174,6 +177,15 @@ def _vector(item: object, file: str, number: int) -> Vector | Result:
         note=_text(fields, "note"),
         file=file,
     )
+
+
+def _malformed(name: str, rule: str, file: str, reason: str, source: str = "") -> Result:
+    return Result(name, rule, file, Outcome.FAILED, source, (reason,), malformed=True)
+
+
+def _told(error: Exception, file: str) -> str:
+    """With the name of the file, which errors of formats have already."""
+    return f"{error}" if isinstance(error, FormatError) else f"{file}: {error}"
 
 
 def _text(fields: Mapping[str, Any], name: str) -> str:
@@ -187,16 +199,19 @@ def run_vector(vector: Vector, table: Mapping[str, Handler]) -> Result:
     if handler is None or vector.rule in NARRATIVE:
         return _result(vector, Outcome.SKIPPED)
     notes: tuple[str, ...] = ()
+    malformed = False
     try:
         found = handler(vector)
         reasons = [str(difference) for difference in found]
         notes = found.notes if isinstance(found, traces.Noted) else ()
+    except MalformedError as error:
+        reasons, malformed = [f"cannot read: {error}"], True
     except CannotRunError as error:
         reasons = [f"cannot run: {error}"]
     except Exception as error:  # noqa: BLE001 - one bad vector must not end the run
         reasons = [f"{type(error).__name__}: {error}"]
     outcome = Outcome.FAILED if reasons else Outcome.PASSED
-    return _result(vector, outcome, tuple(reasons), notes)
+    return replace(_result(vector, outcome, tuple(reasons), notes), malformed=malformed)
 
 
 def _run(vector: Vector | Result, table: Mapping[str, Handler]) -> Result:
@@ -282,6 +297,7 @@ def to_json(report: Report) -> str:
             "source": result.source,
             "expected": result.expected,
             "reasons": list(result.reasons),
+            "malformed": result.malformed,
         }
         for result in report.failures
     ]

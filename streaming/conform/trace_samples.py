@@ -95,10 +95,12 @@ def monitor_rules(rules: kernel.RuleSet) -> RuleSet:
     version = {
         kernel.Truncation.LOCAL_HW: "0.10.2.2",
         kernel.Truncation.LEADER_EPOCH_LOOKUP: "1.1.1",
+        kernel.Truncation.KNOWN_EPOCH_LOOKUP: "1.1.1",
+        kernel.Truncation.LEADER_EPOCH_ROUNDS: "2.4.1" if fenced else "2.0.1",
         kernel.Truncation.LAST_MATCHING_RECORD: "2.8.2" if fenced else "2.0.1",
         kernel.Truncation.NONE_TRUNCATE_ON_TAIL_MISMATCH: "2.8.2",
     }[rules.truncate_on_become_follower]
-    needs_start = rules.isr_expand is kernel.IsrExpand.LEO_REACHED_HW_AND_HW_IN_CURRENT_EPOCH
+    needs_start = rules.isr_expand is not kernel.IsrExpand.LEO_REACHED_HW
     return replace(rules_for(version), isr_join_needs_epoch_start=needs_start)
 
 

@@ -24,6 +24,7 @@ from tidestaff.consistency.epochs import assign, lineage_from_epochs
 from tidestaff.consistency.errors import ConsistencyError, FormatError
 from tidestaff.consistency.truncation import ReplicaLog, predict_truncation
 from tidestaff.consistency.versions import EpochCacheGeneration, Mode, rules_for
+from tidestaff.streaming.conform import trace_format
 from tidestaff.streaming.conform.trace_expectations import (
     COMPARED,
     RAISED_BY,
@@ -44,7 +45,7 @@ from tidestaff.streaming.conform.trace_samples import (
     watch,
     zookeeper_samples,
 )
-from tidestaff.streaming.conform.vectors import CannotRunError, Difference, Handler, Vector
+from tidestaff.streaming.conform.vectors import Difference, Handler, MalformedError, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -98,6 +99,8 @@ def listed(content: object, file: str) -> list[object] | None:
         if not isinstance(traces, list):
             found = type(traces).__name__ if "traces" in content else "nothing"
             raise FormatError(file, "'traces'", found, "a list of traces")
+        for number, raw in enumerate(traces, start=1):
+            trace_format.check_named(raw, file, number)
         return [_as_vector(raw) for raw in traces]
     if content.get("format") == TABLE_FORMAT:
         rows = content.get("rows")
@@ -107,9 +110,7 @@ def listed(content: object, file: str) -> list[object] | None:
     return None
 
 
-def _as_vector(raw: object) -> object:
-    if not isinstance(raw, Mapping):
-        return raw
+def _as_vector(raw: Mapping[str, Any]) -> object:
     source = raw.get("source")
     return {
         "id": raw.get("id"),
@@ -201,12 +202,13 @@ def _not_visible(
 
 def _zookeeper(vector: Vector) -> list[Difference]:
     try:
+        trace_format.check_zookeeper(vector.input, vector.file)
         trace = trace_from(vector.input, vector.file)
         after = replay(trace)
     except TraceMismatchError as error:
         return [Difference(f"step {error.step}, {error.field}", error.want, error.got)]
-    except (ConsistencyError, KeyError, TypeError) as error:
-        raise CannotRunError(f"{vector.id}: {type(error).__name__}: {error}") from error
+    except ConsistencyError as error:
+        raise MalformedError(f"{error}; {trace_format.REMEDY}") from error
     states = (initial_state(trace.names), *after)
     samples = list(zookeeper_samples(states, [step.action for step in trace.steps]))
     oracle = list(truths(states))
@@ -219,11 +221,12 @@ def _kraft(vector: Vector) -> list[Difference]:
     """The file names only invariants of the KRaft model: where something breaks, exposure is ours
     to compute, so that an alarm which comes before its loss is not called false."""
     try:
-        samples = list(kraft_samples(vector.input))
-        rules = kraft_rules(vector.input)
-        stated = [(), *(tuple(step["violates"]) for step in vector.input["steps"])]
-    except (KeyError, TypeError) as error:
-        raise CannotRunError(f"{vector.id}: {type(error).__name__}: {error}") from error
+        trace_format.check_kraft(vector.input, vector.file)
+    except FormatError as error:
+        raise MalformedError(f"{error}; {trace_format.REMEDY}") from error
+    samples = list(kraft_samples(vector.input))
+    rules = kraft_rules(vector.input)
+    stated = [(), *(tuple(step["violates"]) for step in vector.input["steps"])]
     breaks = any(stated)
     oracle = [
         Truth(tuple(sorted({*names, *(truth.broken if breaks else ())})), truth.ledger)
@@ -242,15 +245,17 @@ def _noted(report: MonitorReport, stated: Sequence[Sequence[str]]) -> Noted:
 
 def _truncation_table(vector: Vector) -> list[Difference]:
     """Every row by both rules: truncation on fetch in rounds, and the single look-up of KIP-101."""
-    rows = vector.input.get("rows")
-    if not isinstance(rows, list) or not rows:
-        raise CannotRunError(f"{vector.id}: a truncation table needs a list of rows")
     found: list[Difference] = []
-    for number, row in enumerate(rows, start=1):
-        try:
+    place = vector.file
+    try:
+        trace_format.check_table(vector.input, vector.file)
+        for number, row in enumerate(vector.input["rows"], start=1):
+            place = f"{vector.file}, row {number}"
             found += _row(f"row {number}", row)
-        except (KeyError, TypeError, ConsistencyError) as error:
-            raise CannotRunError(f"row {number}: {type(error).__name__}: {error}") from error
+    except FormatError as error:
+        raise MalformedError(f"{error}; {trace_format.REMEDY}") from error
+    except ConsistencyError as error:
+        raise MalformedError(f"{place}: {error}; {trace_format.REMEDY}") from error
     return found
 
 

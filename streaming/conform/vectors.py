@@ -41,6 +41,10 @@ class CannotRunError(Exception):
     pass."""
 
 
+class MalformedError(CannotRunError):
+    """A case that is not of the form it should have: the file is to be mended, not a rule."""
+
+
 def differences(expected: object, got: object, where: str = "") -> list[Difference]:
     """Compare as Kafka's facts are written: a mapping lists only the fields that matter."""
     if isinstance(expected, Mapping):

@@ -124,22 +124,22 @@ def test_a_failure_names_vector_file_source_expected_and_got(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("vector", "reason"),
+    ("vector", "reason", "code"),
     [
-        pytest.param({**PASSING, "input": {"boom": 1}}, "ZeroDivisionError: boom", id="exception"),
-        pytest.param({**PASSING, "input": {"odd": 1}}, "cannot run: odd input", id="cannot-run"),
-        pytest.param({**PASSING, "input": 3}, "malformed vector: input", id="input-not-a-mapping"),
-        pytest.param({"rule": "known"}, "malformed vector: id, input, expected", id="keys-missing"),
-        pytest.param("text", "malformed vector: id, rule, input, expected", id="not-a-mapping"),
+        pytest.param({**PASSING, "input": {"boom": 1}}, "ZeroDivisionError: boom", 1, id="bug"),
+        pytest.param({**PASSING, "input": {"odd": 1}}, "cannot run: odd input", 1, id="cannot-run"),
+        pytest.param({**PASSING, "input": 3}, "malformed vector: input", 3, id="no-mapping"),
+        pytest.param({"rule": "known"}, "malformed vector: id, input, expected", 3, id="no-keys"),
+        pytest.param("text", "malformed vector: id, rule, input, expected", 3, id="a-text"),
     ],
 )
 def test_a_bad_vector_fails_and_the_run_goes_on(
-    tmp_path: Path, vector: object, reason: str
+    tmp_path: Path, vector: object, reason: str, code: int
 ) -> None:
     report = run(tmp_path, vector, {**PASSING, "id": "v-2"})
     assert [reason in text for result in report.failures for text in result.reasons] == [True]
     assert runner.summary(report) == "1 passed, 1 failed, 0 skipped"
-    assert report.exit_code == 1
+    assert report.exit_code == code
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,8 @@ def test_broken_json_is_a_failure_that_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_text('{"vectors": [')
     report = run(tmp_path, PASSING)
     assert [failure.file for failure in report.failures] == ["b.json"]
-    assert report.exit_code == 1
+    assert report.failures[0].reasons[0].startswith("cannot read: b.json: Expecting value: line 1")
+    assert report.exit_code == runner.EXIT_BAD_INPUT
 
 
 def test_other_json_files_are_named_and_ignored(tmp_path: Path) -> None:
@@ -192,11 +193,11 @@ def test_nothing_to_run_is_an_error_and_not_a_success(
     report = runner.run_directory(tmp_path, {"known": known})
     assert message in runner.render(report)
     assert runner.render(report).splitlines()[-1].startswith("0 passed, 0 failed, ")
-    assert report.exit_code == runner.EXIT_NOTHING_TO_RUN
+    assert report.exit_code == runner.EXIT_BAD_INPUT
     assert json.loads(runner.to_json(report))["exit_code"] == 3
 
 
 def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     report = runner.run_directory(tmp_path / "none")
     assert "does not exist" in runner.render(report)
-    assert report.exit_code == runner.EXIT_NOTHING_TO_RUN
+    assert report.exit_code == runner.EXIT_BAD_INPUT

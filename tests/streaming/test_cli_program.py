@@ -179,9 +179,9 @@ def test_help_imports_no_command_module() -> None:
     [
         pytest.param(
             [{"id": "v", "rule": "no input, no expectation"}],
-            1,
+            3,
             "0 passed, 1 failed, 0 skipped",
-            id="a-failure-is-exit-1",
+            id="what-cannot-be-read-is-exit-3",
         ),
         pytest.param([], 3, "0 passed, 0 failed, 0 skipped", id="nothing-to-run-is-exit-3"),
     ],

@@ -174,10 +174,6 @@ GOOD, KRAFT, TABLE = "good_kip320_basic", "kraft_replicate", "truncation_table.j
             id="a-violation-that-is-none",
         ),
         pytest.param(
-            changed(GOOD, "steps", 0, "action", value="guess"), "cannot run", id="no-such-action"
-        ),
-        pytest.param(changed(GOOD, "model", value={}), "cannot run", id="no-model"),
-        pytest.param(
             changed(KRAFT, "steps", 0, "state", "quorum", "leader", value="b2"),
             "no alarm",
             id="two-kraft-leaders-in-one-epoch",
@@ -187,7 +183,6 @@ GOOD, KRAFT, TABLE = "good_kip320_basic", "kraft_replicate", "truncation_table.j
             "ELE002",
             id="a-kraft-leader-outside-the-isr",
         ),
-        pytest.param(changed(KRAFT, "steps", 0, "state", value={}), "cannot run", id="no-state"),
         pytest.param(
             changed(TABLE, "rows", 100, "final_leo", value=9), "row 101, final_leo", id="final-leo"
         ),
@@ -196,8 +191,6 @@ GOOD, KRAFT, TABLE = "good_kip320_basic", "kraft_replicate", "truncation_table.j
             "row 8, kip101",
             id="kip101",
         ),
-        pytest.param(changed(TABLE, "rows", value=[{}]), "cannot run", id="an-empty-row"),
-        pytest.param(changed(TABLE, "rows", value=[]), "cannot run", id="no-rows"),
     ],
 )
 def test_a_case_that_is_not_so_fails(vector: Vector, reason: str) -> None:
@@ -207,12 +200,85 @@ def test_a_case_that_is_not_so_fails(vector: Vector, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("vector", "told"),
+    [
+        pytest.param(
+            changed(GOOD, "steps", 0, "action", value="guess"),
+            "zk_good_kip320.json, trace good_kip320_basic, step 1: action is 'guess', expected one",
+            id="no-such-action",
+        ),
+        pytest.param(
+            changed(GOOD, "model", value={}),
+            "trace good_kip320_basic: model.replicas is missing, expected an object with replicas,",
+            id="no-model",
+        ),
+        pytest.param(
+            changed(GOOD, "steps", value={}), "steps is {}, expected a list", id="no-list-of-steps"
+        ),
+        pytest.param(changed(GOOD, "steps", value=[3]), "step 1: step is 3, exp", id="no-step"),
+        pytest.param(
+            changed(GOOD, "steps", 6, "params", value={"leader": "r1", "hw": None}),
+            "step 7: params.hw is None, expected a number or a name",
+            id="a-param-that-is-nothing",
+        ),
+        pytest.param(
+            changed(GOOD, "steps", 1, "params", "leader_epoch", value="0"),
+            "step 2: params.leader_epoch is '0', expected a whole number",
+            id="a-number-as-text",
+        ),
+        pytest.param(
+            changed(GOOD, "rules", value={}), "rules is [], expected exactly", id="no-rules"
+        ),
+        pytest.param(
+            changed(KRAFT, "steps", 0, "state", value={}),
+            "trace kraft_replicate, step 1: state.quorum is missing, expected an object with quor",
+            id="no-kraft-state",
+        ),
+        pytest.param(
+            changed(KRAFT, "steps", 0, "state", "quorum", "isr", value=["b9"]),
+            "step 1: state.quorum.isr is ['b9'], expected of the brokers b1, b2",
+            id="a-strange-broker",
+        ),
+        pytest.param(
+            changed(KRAFT, "initial", "replicas", "b1", "log", value=[{"epoch": 1}]),
+            "initial.replicas.b1.log[1].id is missing",
+            id="a-record-without-a-name",
+        ),
+        pytest.param(
+            changed(TABLE, "rows", value=[{}]),
+            "truncation_table.json, row 1: leader_epochs is missing",
+            id="an-empty-row",
+        ),
+        pytest.param(changed(TABLE, "rows", value=[]), "rows is [], expected a", id="no-rows"),
+        pytest.param(
+            changed(TABLE, "rows", 3, "kip101_single_lookup", value="hw"),
+            "row 4: kip101_single_lookup is 'hw', expected an offset or local_hw",
+            id="no-offset",
+        ),
+        pytest.param(
+            changed(TABLE, "rows", 3, "leader_epochs", value=[True]),
+            "row 4: leader_epochs[1] is True, expected a whole number",
+            id="true-is-no-number",
+        ),
+    ],
+)
+def test_a_case_of_another_form_names_file_place_and_remedy(vector: Vector, told: str) -> None:
+    result = run(vector)
+    assert (result.outcome, result.malformed) == (Outcome.FAILED, True)
+    [reason] = result.reasons
+    assert reason.startswith(f"cannot read: {vector.file}")
+    assert told in reason
+    assert "mend the file" in reason
+    assert "Error" not in reason
+
+
+@pytest.mark.parametrize(
     ("rest", "told"),
     [
         pytest.param({}, "a.json: 'traces' is nothing, expected a list of traces", id="no-traces"),
         pytest.param({"traces": {}}, "a.json: 'traces' is dict, expected a list", id="no-list"),
-        pytest.param({"traces": [3]}, "malformed vector", id="not-a-trace"),
-        pytest.param({"traces": [{}]}, "malformed vector", id="an-empty-trace"),
+        pytest.param({"traces": [3]}, "a.json, trace 1: trace is 3, expected", id="number"),
+        pytest.param({"traces": [{}]}, "a.json, trace 1: id is missing", id="an-empty-trace"),
     ],
 )
 def test_a_malformed_trace_file_is_a_failure(
@@ -223,6 +289,7 @@ def test_a_malformed_trace_file_is_a_failure(
     report = runner.run_directory(tmp_path)
     assert [result.outcome for result in report.results] == [Outcome.FAILED]
     assert told in report.results[0].reasons[0]
+    assert report.exit_code == runner.EXIT_BAD_INPUT
 
 
 def test_every_invariant_of_both_families_has_its_codes() -> None:

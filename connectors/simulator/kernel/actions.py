@@ -199,6 +199,9 @@ def leader_expand_isr(state: State, params: Params, rules: RuleSet) -> Outcome:
     needs_epoch = rules.isr_expand is IsrExpand.LEO_REACHED_HW_AND_HW_IN_CURRENT_EPOCH
     if needs_epoch and not hw_in_current_epoch(leader):
         return NotEnabled("the leader's HW has not reached its own epoch")
+    needs_start = rules.isr_expand is IsrExpand.LEO_REACHED_HW_AND_EPOCH_START
+    if needs_start and replica.log_end_offset < epoch_start(leader):
+        return NotEnabled("the replica has not reached the start of the leader's epoch")
     return _leader_decides(state, leader, tuple(sorted((*state.quorum.isr, replica.broker))))
 
 
@@ -250,6 +253,12 @@ def hw_in_current_epoch(leader: Replica) -> bool:
     return offset == leader.log_end_offset or (
         leader.log[offset].epoch == leader.belief.leader_epoch
     )
+
+
+def epoch_start(leader: Replica) -> int:
+    """Where the leader's own epoch begins in its log: its LEO as long as it has written nothing."""
+    older = (r.epoch != leader.belief.leader_epoch for r in leader.log)
+    return sum(older)
 
 
 def is_true_leader(state: State, replica: Replica) -> bool:

@@ -24,6 +24,9 @@ class Truncation(StrEnum):
     LEADER_EPOCH_LOOKUP = "leader_epoch_lookup"
     LAST_MATCHING_RECORD = "last_matching_record"
     NONE_TRUNCATE_ON_TAIL_MISMATCH = "none_truncate_on_tail_mismatch"
+    # As brokers have them: the specifications say the same on logs that begin in the same epoch.
+    KNOWN_EPOCH_LOOKUP = "known_epoch_lookup"
+    LEADER_EPOCH_ROUNDS = "leader_epoch_rounds"
 
 
 class Fence(StrEnum):
@@ -40,6 +43,8 @@ class IsrExpand(StrEnum):
 
     LEO_REACHED_HW = "leo_reached_hw"
     LEO_REACHED_HW_AND_HW_IN_CURRENT_EPOCH = "leo_reached_hw_and_hw_in_current_epoch"
+    # As brokers have it since 2.0.1: the specifications ask for more.
+    LEO_REACHED_HW_AND_EPOCH_START = "leo_reached_hw_and_epoch_start"
 
 
 class RuleSet(NamedTuple):

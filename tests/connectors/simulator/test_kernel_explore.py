@@ -6,11 +6,17 @@ import pytest
 from tidestaff.connectors.simulator.kernel.enabled import EVERY_ACTION, Bounds, apply
 from tidestaff.connectors.simulator.kernel.explore import explore
 from tidestaff.connectors.simulator.kernel.invariants import EMPTY_LEDGER, extended, violated
-from tidestaff.connectors.simulator.kernel.rules import HW, KIP320, PRESETS
+from tidestaff.connectors.simulator.kernel.rules import (
+    HW,
+    KIP320,
+    PRESETS,
+    IsrExpand,
+    Truncation,
+)
 from tidestaff.connectors.simulator.kernel.state import State, initial_state
 
 from tests import explore as table
-from tests.explore import LARGE, SMALL, Expected
+from tests.explore import LARGE, SMALL, TWO, Expected
 
 
 @pytest.mark.parametrize("expected", SMALL, ids=lambda expected: expected.preset)
@@ -24,6 +30,16 @@ def test_states_depth_and_shortest_violations_are_the_model_checkers(expected: E
             assert isinstance(reached, State)
             state, ledger = reached, extended(ledger, reached)
         assert name in violated(state, ledger)
+
+
+def test_the_join_rule_of_brokers_is_weaker_than_the_models_and_keeps_everything_too() -> None:
+    """2.0.1+ lets a follower join at the start of the leader's epoch; the models wait until the HW
+    is there. No model checker gave this count: it is the search's own."""
+    rules = KIP320._replace(isr_expand=IsrExpand.LEO_REACHED_HW_AND_EPOCH_START)
+    for truncation in (Truncation.LAST_MATCHING_RECORD, Truncation.LEADER_EPOCH_ROUNDS):
+        found = explore(rules._replace(truncate_on_become_follower=truncation), TWO)
+        assert (found.states, found.depth) == (6_295, 18)
+        assert table.shortest(found) == {}
 
 
 @pytest.mark.slow

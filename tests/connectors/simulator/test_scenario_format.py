@@ -70,6 +70,15 @@ def problem(text: str) -> str:
         pytest.param("set min.insync.replicas x", "min.insync.replicas as a number", id="value"),
         pytest.param("set unclean.leader.election.enable 1", "true, false", id="true-or-false"),
         pytest.param("cut 1", "expected a broker, zookeeper or controller", id="two-ends"),
+        pytest.param(
+            "cut 1 1",
+            "found '1' after 'cut', expected the other end of a link from 1 (2, 3, zookeeper, c",
+            id="no-link-to-itself",
+        ),
+        pytest.param("cut 1 2 1", "expected the other end of a link from 1", id="nor-among-others"),
+        pytest.param(
+            "heal zookeeper zookeeper", "from zookeeper (1, 2, 3, controller)", id="or-heal"
+        ),
         pytest.param("create-topic u 1,2", "expected the word (replicas)", id="create"),
         pytest.param("delete-topic u", "expected a topic (t)", id="an-unknown-topic"),
         pytest.param("delete-records t-0 x", "expected an offset", id="offset"),
