@@ -411,3 +411,22 @@ def test_what_a_deposed_leader_wrote_unseen_and_others_showed_is_lost_once() -> 
     watch.log(3, up=False).log(2, up=False).log(1, up=True, leo=17, hw=17).see(2)
     watch.log(2, up=True).see(2)
     assert "TRN001" not in watch.raised
+
+
+@pytest.mark.parametrize(("version", "elected"), [("3.9.1", 3), ("2.4.1", 3), ("0.10.2.2", 1)])
+def test_what_a_member_of_the_isr_keeps_of_a_reported_loss_is_not_lost_again(
+    version: str, elected: int
+) -> None:
+    """Seed 34019 of the search, 2.4.1: broker 3 cannot reach its leader 2 and keeps the records
+    that were lost, with its old HW over them, where 2 has written others that are not committed.
+    The next leader does not hold those, and nothing committed is missing from it."""
+    watch = Watch(version=version).all_logs(epochs=epochs_of(version, (0, 0))).settle()
+    watch.append(10).see()
+    watch.stop(1).change(leader=2, epoch=1, isr=(2, 3)).log(3, believes=1, leads=False)
+    watch.log(2, leo=10, hw=10, epochs=epochs_of(version, (0, 0), (1, 10))).see()
+    assert watch.raised.pop("TRN001").offsets == OffsetRange(10, 20)
+    watch.log(2, leo=30).see(3)
+    assert committed_to(watch) == 10
+    watch.stop(2).log(1, leo=10, hw=10).start(1).change(leader=elected, epoch=2, isr=(elected,))
+    watch.log(elected, believes=2, leads=True, epochs=epochs_of(version, (0, 0), (2, 20))).see(3)
+    assert "TRN001" not in watch.raised
