@@ -102,6 +102,7 @@ def _is_calm(sight: Sight, judgement: Judgement) -> bool:
         and all(None not in reading[1:4] for reading in sight.replicas)
         and not sight.observation.digests
         and sight.rules.truncation is not Truncation.HIGH_WATERMARK
+        and sight.origins is None
         and (sight.memory is None or not any(r.isr_exits_ms for r in sight.memory.replicas))
     )
 

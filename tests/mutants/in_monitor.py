@@ -785,8 +785,8 @@ _MEMORY: Final = (
         ("consistency/test_origins.py", *_STORIES),
         (
             "origins-of-steps-not-seen",
-            "Truncation.HIGH_WATERMARK or not sight.observation.continuous:",
-            "Truncation.HIGH_WATERMARK:",
+            "epochs_name_records or not sight.observation.continuous:",
+            "epochs_name_records:",
             "between two samples a log may shrink and grow again",
         ),
         (
