@@ -82,9 +82,13 @@ def ledger(sight: Sight) -> Ledger:
     if watermark >= known.end:
         known = known._replace(end=watermark)
         if leader.lineage:
-            trimmed = normalise(leader.lineage, log_start_offset=log_start, end_offset=watermark)
+            told = watermark
+            if not sight.rules.leader_writes_epoch_at_once:
+                # What it has written since it was read may be the first of an epoch.
+                told = min(watermark, leader.log_end_offset or 0)
+            trimmed = normalise(leader.lineage, log_start_offset=log_start, end_offset=told)
             epochs = _bounded(trimmed, MAX_LEDGER_ENTRIES, like=leader.lineage)
-            known = known._replace(epochs=epochs, epochs_end=watermark)
+            known = known._replace(epochs=epochs, epochs_end=told)
     return known._replace(end=max(known.end, known.start))
 
 

@@ -430,3 +430,19 @@ def test_what_a_member_of_the_isr_keeps_of_a_reported_loss_is_not_lost_again(
     watch.stop(2).log(1, leo=10, hw=10).start(1).change(leader=elected, epoch=2, isr=(elected,))
     watch.log(elected, believes=2, leads=True, epochs=epochs_of(version, (0, 0), (2, 20))).see(3)
     assert "TRN001" not in watch.raised
+
+
+@pytest.mark.parametrize("version", ["0.11.0.0", "1.1.1", "2.0.1", "3.9.1"])
+def test_the_first_records_of_an_epoch_are_not_of_the_one_before(version: str) -> None:
+    """Seed 34009 of the search, 1.1.1: before 2.0.1 a leader lists its epoch with its first record.
+    Here it writes that after it was read, and its follower shows it as committed."""
+    watch = Watch(version=version).settle()
+    at_once = version in {"2.0.1", "3.9.1"}
+    watch.change(leader=2, epoch=1, isr=(2, 3)).stop(1)
+    watch.log(2, epochs=lineage((0, 0), (1, 10)) if at_once else lineage((0, 0))).see()
+    grown = watch.log(3, leo=15, hw=15, epochs=lineage((0, 0), (1, 10))).observation()
+    again = watch.reading(2)._replace(log_end_offset=15)
+    watch.memory, _ = step(watch.memory, replace(grown, leader_again=again))
+    watch.now_ms += 1
+    watch.log(2, leo=15, hw=15, epochs=lineage((0, 0), (1, 10))).see(3)
+    assert watch.raised == {}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tidestaff.connectors.simulator.cluster import SimulatedCluster
     from tidestaff.consistency.memory import Memory
-    from tidestaff.consistency.model import BrokerId
+    from tidestaff.consistency.model import BrokerId, ReplicaReading
     from tidestaff.consistency.verdict import Violated
 
 DIFFERENT_RECORDS: Final = frozenset({"TRN003", "TRN004", "TRN006", "EPO004", "EPO005"})
@@ -58,7 +58,7 @@ class Glimpse(NamedTuple):
     its HW: a leader by its own word, or anybody beside the leader in office. Nobody tells these to
     the monitor. `doubtful` is the same, shown by a leader of a later epoch than the metadata's that
     names no topic id: it might speak of a deleted topic of that name. `ends` is where the logs of
-    those replicas end that told it.
+    those replicas end that told it. `readings` are the replicas' own words, with their epoch files.
     """
 
     at_ms: int
@@ -78,6 +78,7 @@ class Glimpse(NamedTuple):
     doubtful: tuple[Run, ...] = ()
     assigned: tuple[BrokerId, ...] = ()
     deleting: bool = False
+    readings: tuple[ReplicaReading, ...] = ()
 
     @property
     def coherent(self) -> bool:
@@ -183,6 +184,7 @@ def glimpse(cluster: SimulatedCluster, observation: PartitionObservation, topic:
         tuple(doubtful),
         observation.assignment.replicas,
         observation.deleting,
+        tuple(r for r in observation.replicas if r.topic_id in (None, topic)),
     )
 
 
