@@ -446,3 +446,22 @@ def test_the_first_records_of_an_epoch_are_not_of_the_one_before(version: str) -
     watch.now_ms += 1
     watch.log(2, leo=15, hw=15, epochs=lineage((0, 0), (1, 10))).see(3)
     assert watch.raised == {}
+
+
+@pytest.mark.parametrize("version", ["0.11.0.0", "2.0.1", "2.4.1", "3.9.1"])
+def test_what_a_leader_committed_in_a_torn_round_over_lost_records_can_be_lost(
+    version: str,
+) -> None:
+    """Seed 34002 of the search, 2.0.1: elected uncleanly with 10 of 20, broker 2 has committed 30
+    when it is seen first, in a round that straddles a change. The next leader has the old 20."""
+    topic_id = "topic-id-0000000000001" if version == "3.9.1" else None
+    watch = Watch(version=version, topic_id=topic_id)
+    watch.all_logs(epochs=lineage((0, 0)), topic_id=topic_id).settle()
+    watch.append(10).see()
+    watch.stop(1, 3).change(leader=2, epoch=1, isr=(2,), bracket=Bracket.STRADDLED)
+    watch.log(2, leo=30, hw=30, epochs=lineage((0, 0), (1, 10))).see()
+    watch.stop(2).start(3).change(leader=3, epoch=2, isr=(3,), bracket=Bracket.COHERENT)
+    watch.log(3, epochs=lineage((0, 0), (2, 20))).see()
+    assert watch.raised.pop("TRN001").offsets == OffsetRange(10, 30)
+    watch.see(3)
+    assert "TRN001" not in watch.raised, "reported once"
