@@ -218,7 +218,8 @@ def _missing(sight: Sight, leader: ReplicaReading, proof: _Proof) -> tuple[Offse
             missing += proven_differences(
                 *(proof.epochs, leader.lineage),
                 start=max(log_start, proof.start),
-                end=common,
+                # What it has written since it was read may be the first of an epoch.
+                end=min(common, leader.log_end_offset or 0),
                 own_a=proof.own_from,
                 own_b=own_from(leader),
             )

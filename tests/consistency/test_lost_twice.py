@@ -433,16 +433,21 @@ def test_what_a_member_of_the_isr_keeps_of_a_reported_loss_is_not_lost_again(
 
 
 @pytest.mark.parametrize("version", ["0.11.0.0", "1.1.1", "2.0.1", "3.9.1"])
-def test_the_first_records_of_an_epoch_are_not_of_the_one_before(version: str) -> None:
-    """Seed 34009 of the search, 1.1.1: before 2.0.1 a leader lists its epoch with its first record.
-    Here it writes that after it was read, and its follower shows it as committed."""
+@pytest.mark.parametrize("in_sync", [True, False])
+def test_the_first_records_of_an_epoch_are_not_of_the_one_before(
+    version: str, *, in_sync: bool
+) -> None:
+    """Seeds 34009 and 36003 of the search, 1.1.1: before 2.0.1 a leader lists its epoch with its
+    first record. Here it writes that after it was read; its follower shows it as committed."""
     watch = Watch(version=version).settle()
     at_once = version in {"2.0.1", "3.9.1"}
-    watch.change(leader=2, epoch=1, isr=(2, 3)).stop(1)
+    watch.change(leader=2, epoch=1, isr=(2, 3) if in_sync else (2,)).stop(1)
     watch.log(2, epochs=lineage((0, 0), (1, 10)) if at_once else lineage((0, 0))).see()
+    watch.now_ms += 1
     grown = watch.log(3, leo=15, hw=15, epochs=lineage((0, 0), (1, 10))).observation()
     again = watch.reading(2)._replace(log_end_offset=15)
-    watch.memory, _ = step(watch.memory, replace(grown, leader_again=again))
+    watch.memory, verdicts = step(watch.memory, replace(grown, leader_again=again))
+    assert verdicts.violated == ()
     watch.now_ms += 1
     watch.log(2, leo=15, hw=15, epochs=lineage((0, 0), (1, 10))).see(3)
     assert watch.raised == {}

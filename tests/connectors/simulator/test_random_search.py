@@ -76,6 +76,25 @@ def test_monitor_and_ledger_agree_over_long_histories(series: str, preset: str) 
     assert total.actions >= 3 * STEPS
 
 
+# Where monitor and ledger once disagreed: preset, series and seed.
+FOUND = [
+    *(("2.4.1", "all faults", 34_019), ("2.4.1", "every step", 34_019)),
+    *(("2.0.1", "every step", 34_013), ("2.0.1", "all faults", 34_013)),
+    *(("2.0.1", "every step", 34_019), ("2.0.1", "late places", 34_002)),
+    *(("1.1.1", "all faults", 34_005), ("1.1.1", "every step", 34_005)),
+    *(("1.1.1", "late places", 34_009), ("1.1.1", "late places", 36_003)),
+    *(("1.1.1", "disturbed", 34_012), ("1.1.1", "real timeouts", 34_004)),
+    *(("0.8.2.2", "all faults", 36_013), ("1.1.1", "all faults", 34_003)),
+]
+
+
+@pytest.mark.parametrize(("preset", "series", "seed"), FOUND)
+def test_what_the_search_once_found_is_judged_alike_now(
+    preset: str, series: str, seed: int
+) -> None:
+    searched(series, preset, range(seed, seed + 1), STEPS)
+
+
 def test_the_search_finds_loss_and_divergence_of_the_high_watermark_protocol() -> None:
     """No fault here may lose anything by itself: the protocol does."""
     total = Outcome()
