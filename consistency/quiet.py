@@ -52,8 +52,6 @@ def quiet_step(
         replicas.append(_remembered(reading, replica, memory, observation, end))
     if leader.lineage and not _ledger_follows(memory, leader.lineage[-1], shown):
         return None
-    if shown > end and not memory.rules.leader_writes_epoch_at_once:
-        return None
     return (
         _with_growth(memory, observation, shown, tuple(replicas), has_lineage=bool(leader.lineage)),
         calm,
