@@ -371,9 +371,9 @@ def _fell_back(watched: Watched, alarm: Alarm, offsets: OffsetRange) -> bool:
         default=-1,
     )
     runs = (run for g in before if g.topic == now.topic and g.at_ms > told_ms for run in g.shown)
-    shown = clip(runs, offsets)
-    kept = any(shared([run], sorted_runs(now.held, run)) for run in shown)
-    return not kept and covers((OffsetRange(r.start, r.end) for r in shown), offsets)
+    # Others that were shown there since, written anew where the log fell back to, may be held.
+    gone = (r for r in clip(runs, offsets) if not shared([r], sorted_runs(now.held, r)))
+    return covers((OffsetRange(r.start, r.end) for r in gone), offsets)
 
 
 def _by(entries: Iterable[Entry], alarm: Alarm) -> list[Entry]:

@@ -20,11 +20,14 @@ from tidestaff.consistency.monitor import step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import TypeAlias
 
     from tidestaff.connectors.simulator.cluster import SimulatedCluster
     from tidestaff.consistency.memory import Memory
     from tidestaff.consistency.model import BrokerId, ReplicaReading
     from tidestaff.consistency.verdict import Violated
+
+    Logs: TypeAlias = dict[tuple[TopicPartition, BrokerId, int | None], tuple[Run, ...]]
 
 DIFFERENT_RECORDS: Final = frozenset({"TRN003", "TRN004", "TRN006", "EPO004", "EPO005"})
 JUDGED: Final = DIFFERENT_RECORDS | {
@@ -95,6 +98,7 @@ class Watcher:
         self.raised: Counter[str] = Counter()
         self.glimpses: dict[TopicPartition, list[Glimpse]] = {}
         self.observations = 0
+        self.logs_read: Logs = {}
 
     def see(self, observation: Observation) -> None:
         self.observations += 1
@@ -105,7 +109,7 @@ class Watcher:
             key = (partition, observation.topic_id or observation.state_czxid)
             known = self.cluster.mode.partition(partition)
             topic = known.topic_id if known is not None else ""
-            self._note(partition, glimpse(self.cluster, observation, topic))
+            self._note(partition, glimpse(self.cluster, observation, topic, self.logs_read))
         elif not isinstance(observation, ClusterObservation):
             key = observation.place
         self.memories[key], verdicts = step(self.memories.get(key), observation)
@@ -147,7 +151,11 @@ class Watcher:
         )
 
 
-def glimpse(cluster: SimulatedCluster, observation: PartitionObservation, topic: str) -> Glimpse:
+def glimpse(
+    cluster: SimulatedCluster, observation: PartitionObservation, topic: str, logs: Logs
+) -> Glimpse:
+    """A round may take long, and what was read first be gone at its end: records count as they were
+    when they were read."""
     state, partition = observation.state, TopicPartition(observation.topic, observation.partition)
     log_start = log_end = -1
     held: tuple[Run, ...] = ()
@@ -161,11 +169,13 @@ def glimpse(cluster: SimulatedCluster, observation: PartitionObservation, topic:
             continue
         if reading in in_office and reading.leader_epoch == state.leader_epoch:
             log_start, log_end = reading.log_start_offset or 0, reading.log_end_offset or 0
-            held = tuple(replica.log.slice(log_start, log_end))
+            held = _as_read(logs, partition, reading, log_start, log_end)
+            held = held or tuple(replica.log.slice(log_start, log_end))
         later = (reading.leader_epoch or 0) > state.leader_epoch
         if reading.leads or (coherent and in_office):
             known = doubtful if later and reading.topic_id is None else shown
-            known += replica.log.slice(reading.log_start_offset or 0, reading.high_watermark or 0)
+            within = (reading.log_start_offset or 0, reading.high_watermark or 0)
+            known += _as_read(logs, partition, reading, *within) or replica.log.slice(*within)
     return Glimpse(
         observation.observed_at_ms,
         topic,
@@ -186,6 +196,14 @@ def glimpse(cluster: SimulatedCluster, observation: PartitionObservation, topic:
         observation.deleting,
         tuple(r for r in observation.replicas if r.topic_id in (None, topic)),
     )
+
+
+def _as_read(
+    logs: Logs, partition: TopicPartition, reading: ReplicaReading, start: int, end: int
+) -> tuple[Run, ...]:
+    runs = logs.get((partition, reading.broker, reading.read_at_ms), ())
+    clipped = (r._replace(start=max(r.start, start), end=min(r.end, end)) for r in runs)
+    return tuple(run for run in clipped if run.start < run.end)
 
 
 def differing_from_others(
