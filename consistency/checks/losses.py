@@ -164,7 +164,9 @@ def _proofs(sight: Sight, leader: ReplicaReading, leader_end: int) -> Iterator[_
             end,
             leader_end,
             # In-sync replicas that hold other epochs than the leader have diverged: EPO004.
-            comparable=reading.broker not in sight.state.isr,
+            # So has one that went on with its leader's records: its HW is of those.
+            comparable=reading.broker not in sight.state.isr
+            and not _went_on_differing(sight, reading, leader),
             repeats=True,
             new_from=_new_from(sight, reading, end),
             own_from=own_from(reading),
@@ -175,6 +177,13 @@ def _own_from(memory: PartitionMemory) -> int | None:
     """The ledger is the lineage of the last leader that answered."""
     answered = [era.epoch for era in memory.eras if era.start_offset >= 0]
     return own_start(memory.ledger, max(answered), leads=True) if answered else None
+
+
+def _went_on_differing(sight: Sight, reading: ReplicaReading, leader: ReplicaReading) -> bool:
+    """Before 2.0.1 a follower may keep its own records below those it has from its leader."""
+    if sight.rules.epoch_cache is not EpochCacheGeneration.FIRST or reading.leads:
+        return False
+    return bool(reading.lineage and leader.lineage and reading.lineage[-1] == leader.lineage[-1])
 
 
 def _new_from(sight: Sight, reading: ReplicaReading, end: int) -> int:

@@ -275,6 +275,19 @@ def test_what_a_list_of_before_2_0_1_proves_of_a_follower(
     assert OffsetRange(conflict.offset, conflict.end) == certain
 
 
+@pytest.mark.parametrize(("end", "lost"), [(25, False), (20, True)])
+def test_what_a_follower_of_before_2_0_1_keeps_is_no_proof_once_it_has_gone_on(
+    end: int, *, lost: bool
+) -> None:
+    """Seed 42011 of the search, 1.1.1: a diverged member left the ISR with the HW it had got from
+    its leader, over records of its own that never were committed."""
+    watch = Watch(version="1.1.1", epoch=3, isr=(1, 2))
+    watch.all_logs(leo=25, hw=25, epochs=lineage((0, 0), (3, 20)))
+    own = lineage((0, 0), (2, 15), (3, 20)) if end > 20 else lineage((0, 0), (2, 15))
+    watch.log(3, leo=end, hw=end, epochs=own).see()
+    assert ("TRN001" in watch.raised) is lost
+
+
 def test_what_a_leader_of_before_2_0_1_has_of_its_own_epoch_and_the_last_is_whole() -> None:
     watch = Watch(version="1.1.1", epoch=4).all_logs(leo=30, hw=30, epochs=lineage((0, 0), (1, 5)))
     watch.log(1, epochs=lineage((0, 0), (1, 5), (2, 10), (3, 15), (4, 20)))
