@@ -108,7 +108,8 @@ class Watcher:
             partition = TopicPartition(observation.topic, observation.partition)
             key = (partition, observation.topic_id or observation.state_czxid)
             known = self.cluster.mode.partition(partition)
-            topic = known.topic_id if known is not None else ""
+            # Old metadata may tell of the topic that was there before.
+            topic = observation.topic_id or (known.topic_id if known is not None else "")
             self._note(partition, glimpse(self.cluster, observation, topic, self.logs_read))
         elif not isinstance(observation, ClusterObservation):
             key = observation.place
