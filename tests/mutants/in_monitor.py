@@ -627,7 +627,7 @@ _MEMORY: Final = (
         ),
         (
             "mem-beside-of-any-topic",
-            "        if names_the_topic(sight, reading):\n",
+            "        if alone or names_the_topic(sight, reading):\n",
             "        if reading.leads:\n",
             "a leader may speak of a deleted topic of that name",
         ),
@@ -723,7 +723,7 @@ _MEMORY: Final = (
         ),
         (
             "mem-ledger-holds-what-is-not-committed",
-            "log_start_offset=log_start, end_offset=watermark)",
+            "log_start_offset=log_start, end_offset=told)",
             "log_start_offset=log_start, end_offset=leader.log_end_offset or watermark)",
             "only epochs of committed offsets are promised",
         ),
