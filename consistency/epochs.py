@@ -19,6 +19,7 @@ from tidestaff.consistency.model import (
     Lineage,
     OffsetRange,
 )
+from tidestaff.consistency.ranges import merged
 from tidestaff.consistency.versions import EpochCacheGeneration, RuleSet
 
 if TYPE_CHECKING:
@@ -231,6 +232,33 @@ def stretches(
     turns = {entry.start_offset for entry in lineage if start < entry.start_offset < end}
     for low, high in pairwise(sorted({start, *turns, max(start, end)})):
         yield OffsetRange(low, high), epoch_for_offset(lineage, low)
+
+
+def proven_differences(
+    a: Lineage, b: Lineage, *, start: int, end: int, own_a: int | None, own_b: int | None
+) -> tuple[OffsetRange, ...]:
+    """Where two lineages of the first generation (0.11 - 2.0.0) prove other records.
+
+    Such a list ignores an epoch that is not larger than its last: a log that was cut to its HW and
+    went on with older epochs does not show them. So a record is of the listed epoch or an older
+    one; of the listed one for certain where an entry starts, and from `own_a` (or `own_b`) on: what
+    a leader has written itself. The first entry's start follows the log start, unless that is 0.
+    """
+    if not a or not b:
+        return ()
+    known = max(start, a[0].start_offset, b[0].start_offset)
+    turns = {e.start_offset for e in (*a, *b) if known < e.start_offset < end}
+    found: list[OffsetRange] = []
+    for low, high in pairwise(sorted({known, *turns, max(known, end)})):
+        one, other = epoch_for_offset(a, low), epoch_for_offset(b, low)
+        if one is None or other is None or one == other:
+            continue
+        newer, own = (a, own_a) if one > other else (b, own_b)
+        if low == 0 or any(entry.start_offset == low for entry in newer[1:]):
+            found.append(OffsetRange(low, low + 1))
+        if own is not None and own < high:
+            found.append(OffsetRange(max(low, own), high))
+    return merged(found)
 
 
 def next_agreement(a: Lineage, b: Lineage, *, start: int, end: int) -> int | None:

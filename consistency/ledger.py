@@ -78,25 +78,30 @@ def ledger(sight: Sight) -> Ledger:
     )
     log_start = leader.log_start_offset or 0
     known = known._replace(start=max(known.start, log_start))
-    watermark = max(watermark, _shown_by_others(sight))
+    watermark = max(watermark, _shown_by_others(sight, known))
     if watermark >= known.end:
         known = known._replace(end=watermark)
         if leader.lineage:
-            trimmed = normalise(leader.lineage, log_start_offset=log_start, end_offset=watermark)
+            told = watermark
+            if not sight.rules.leader_writes_epoch_at_once:
+                # What it has written since it was read may be the first of an epoch.
+                told = min(watermark, leader.log_end_offset or 0)
+            trimmed = normalise(leader.lineage, log_start_offset=log_start, end_offset=told)
             epochs = _bounded(trimmed, MAX_LEDGER_ENTRIES, like=leader.lineage)
-            known = known._replace(epochs=epochs, epochs_end=watermark)
+            known = known._replace(epochs=epochs, epochs_end=told)
     return known._replace(end=max(known.end, known.start))
 
 
-def _shown_by_others(sight: Sight) -> int:
+def _shown_by_others(sight: Sight, known: Ledger) -> int:
     """How far others show that a leader had committed: a new one's HW starts lower, and may have
     risen since it was read. A follower counts if it is in sync, or has fetched in this epoch.
 
-    As far as the leader in office has it; what it does not have is lost, and reported. Of a deposed
-    leader only what both have counts: it shows nothing of the new one's records at those offsets.
+    As far as the leader in office has it; what it does not have is lost, and reported. Of a replica
+    that keeps other records only what both have counts, be it a deposed leader or a member of the
+    ISR that has not come to be cut: it shows nothing of the new leader's records at those offsets.
     """
     shown = [
-        reading.high_watermark or 0
+        _shown_by_follower(sight, known, reading)
         for reading in sight.followers()
         if not reading.leads
         and (reading.broker in sight.state.isr or sight.has_fetched(reading.broker))
@@ -109,11 +114,22 @@ def _shown_by_others(sight: Sight) -> int:
     return min(max(shown, default=0), sight.leader_end or 0)
 
 
-def _in_common(sight: Sight, deposed: ReplicaReading) -> int:
-    """Up to where a deposed leader has committed what the leader in office has, too."""
-    theirs = deposed.lineage or ()
+def _shown_by_follower(sight: Sight, known: Ledger, reading: ReplicaReading) -> int:
+    """Where the epochs do not tell, its HW may be of records that were lost, and reported."""
+    watermark = reading.high_watermark or 0
+    if watermark <= (sight.leader_watermark or 0) or sight.has_fetched(reading.broker):
+        return watermark
+    if reading.lineage and sight.leader is not None and sight.leader.lineage:
+        return _in_common(sight, reading)
+    lost = (each.offsets for each in known.lost if each.offsets.end > known.end)
+    return min([watermark, *(offsets.start for offsets in lost)])
+
+
+def _in_common(sight: Sight, reading: ReplicaReading) -> int:
+    """Up to where a replica shows as committed what the leader in office has, too."""
+    theirs = reading.lineage or ()
     mine = (sight.leader.lineage if sight.leader is not None else None) or ()
-    end = min(deposed.high_watermark or 0, sight.leader_end or 0)
+    end = min(reading.high_watermark or 0, sight.leader_end or 0)
     if not theirs or not mine or not is_rising(theirs) or not is_rising(mine):
         return 0
     known = max(theirs[0].start_offset, mine[0].start_offset)
@@ -152,7 +168,9 @@ def _committed_out_of_office(sight: Sight, known: Ledger) -> Ledger:
             if reading.lineage and is_rising(reading.lineage) and known.epochs_end == known.end:
                 known = _going_on(known, reading.lineage, watermark)
             known = known._replace(end=watermark)
-        if names_the_topic(sight, reading):
+        # Before topic ids a deleted topic is gone from every broker before it can be made again.
+        alone = in_office and sight.observation.topic_id is None
+        if alone or names_the_topic(sight, reading):
             for each in _committed_beside(known, reading, watermark):
                 known = known._replace(beside=_with(known.beside, each))
     return known

@@ -1,6 +1,8 @@
-"""Logs without epochs (up to 0.10.2): who wrote which offset, inferred from having seen all of it.
+"""Logs whose epochs do not tell their records: who wrote which offset, by having seen all of it.
 
-LEO, HW and log start of two replicas can be equal while their records differ, and no single sample
+Up to 0.10.2 there are no epochs; up to 2.1 a leader that restarts within its session may write an
+offset twice in one epoch; and before 2.0.1 epoch files leave out what logs go back to. LEO, HW,
+log start and epochs of two replicas can be equal while their records differ, and no single sample
 shows it. An observer who is told of every change (`PartitionObservation.continuous`) can reckon it:
 what a leader's log grows by it wrote itself, in its epoch; what a follower's log grows by it copied
 from the leader it follows; a log that shrinks has lost its end. With samples further apart a log
@@ -13,7 +15,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidestaff.consistency.model import UNKNOWN_BROKER_EPOCH, OffsetRange
 from tidestaff.consistency.ranges import merged
-from tidestaff.consistency.versions import Truncation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +83,7 @@ class Origins(NamedTuple):
 
 def origins(sight: Sight) -> Origins | None:
     """What is known after this observation; None where something may have happened unseen."""
-    if sight.rules.truncation is not Truncation.HIGH_WATERMARK or not sight.observation.continuous:
+    if sight.rules.epochs_name_records or not sight.observation.continuous:
         return None
     memory = sight.memory
     known = memory.origins if memory is not None else None

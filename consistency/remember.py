@@ -102,8 +102,15 @@ def _is_calm(sight: Sight, judgement: Judgement) -> bool:
         and all(None not in reading[1:4] for reading in sight.replicas)
         and not sight.observation.digests
         and sight.rules.truncation is not Truncation.HIGH_WATERMARK
+        and sight.origins is None
+        and (sight.rules.leader_writes_epoch_at_once or _lists_its_epoch(sight))
         and (sight.memory is None or not any(r.isr_exits_ms for r in sight.memory.replicas))
     )
+
+
+def _lists_its_epoch(sight: Sight) -> bool:
+    """Before 2.0.1 a leader that has not written yet will begin its epoch with its next record."""
+    return sight.leader is None or not sight.leader.lineage or sight.epoch_start is not None
 
 
 def _origins(sight: Sight) -> Origins | None:

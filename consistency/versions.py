@@ -204,6 +204,16 @@ class RuleSet:
     rebalance_has_threshold: bool
     imbalance_metric_spares_added_replica: bool
 
+    @property
+    def epochs_name_records(self) -> bool:
+        """Whether a leader epoch and an offset stand for one record, on whatever replica.
+
+        Up to 0.10.2 there are no epochs. Up to 2.1 the controller does not notice a broker that
+        restarts within its session: it leads on in its epoch, and where its log has lost its end it
+        writes others in the same epoch.
+        """
+        return self.leader_epoch_checkpoint and self.broker_epoch_known
+
     def __str__(self) -> str:
         return f"{self.version} {self.mode.value}" + (" elr" if self.elr else "")
 

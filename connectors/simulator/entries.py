@@ -29,7 +29,7 @@ class Loss(NamedTuple):
 
 
 class Divergence(NamedTuple):
-    """Two members of the ISR that hold different records at committed offsets."""
+    """Two members of the ISR that hold different records at committed offsets: these, of either."""
 
     at_ms: int
     partition: TopicPartition
@@ -37,6 +37,7 @@ class Divergence(NamedTuple):
     offsets: OffsetRange
     brokers: tuple[BrokerId, BrokerId]
     damaged: bool
+    records: tuple[tuple[Run, ...], tuple[Run, ...]] = ((), ())
 
 
 class UncleanElection(NamedTuple):

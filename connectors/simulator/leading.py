@@ -55,6 +55,8 @@ def become_leader(broker: Broker, replica: Replica, order: LeadershipOrder) -> N
     replica.leader_epoch = order.state.leader_epoch
     replica.partition_epoch = order.state.partition_epoch
     replica.isr, replica.assignment = order.state.isr, order.assignment
+    if order.state.controller_epoch is not None:
+        replica.controller_epoch = order.state.controller_epoch
     replica.pending_isr = None
     others = [b for b in order.assignment.replicas if b != broker.id]
     replica.followers = {b: replica.followers.get(b, FollowerProgress()) for b in others}

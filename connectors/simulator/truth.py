@@ -311,14 +311,15 @@ class Truth:
             return
         within = OffsetRange(start, end)
         for differing in unshared(left.log.slice(*within), right.log.slice(*within), within):
-            told = (*pair, tuple(left.log.slice(*differing)), tuple(right.log.slice(*differing)))
+            records = (tuple(left.log.slice(*differing)), tuple(right.log.slice(*differing)))
+            told = (*pair, *records)
             if told in book.unlike:
                 # A cut somewhere above makes them be compared anew; it is the same divergence.
                 continue
             book.unlike.add(told)
             damaged = left.damaged or right.damaged
             found = Divergence(
-                self._cluster.now_ms, partition, book.topic_id, differing, pair, damaged
+                self._cluster.now_ms, partition, book.topic_id, differing, pair, damaged, records
             )
             self.divergences.append(found)
 

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 def write_isr(
     mode: ZooKeeperMode, broker: Broker, replica: Replica, isr: tuple[BrokerId, ...]
 ) -> None:
-    """Compare-and-set on the zkVersion the leader knows; if that is old, it waits to be told."""
+    """Compare-and-set on the zkVersion the leader knows; if that is old, it waits to be told.
+
+    The controller epoch stays that of the controller that made it the leader, whoever told it so.
+    """
     if not mode.cluster.network.talks(broker.place, ZOOKEEPER):
         return
     node = mode.zk.states.get(replica.partition)
@@ -30,7 +33,7 @@ def write_isr(
         leader=broker.id,
         leader_epoch=replica.leader_epoch,
         isr=isr,
-        controller_epoch=max(broker.controller_epoch, 0),
+        controller_epoch=max(replica.controller_epoch, 0),
         recovery=RecoveryState.RECOVERED,
     )
     written = mode.zk.set_state(replica.partition, state)

@@ -6,10 +6,17 @@ from enum import Enum
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidestaff.consistency.epochs import first_disagreement, next_agreement, normalise
+from tidestaff.consistency.epochs import (
+    first_disagreement,
+    next_agreement,
+    normalise,
+    proven_differences,
+)
 from tidestaff.consistency.versions import EpochCacheGeneration
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tidestaff.consistency.checks.sight import Sight
     from tidestaff.consistency.model import BrokerId, Lineage, ReplicaReading
 
@@ -42,7 +49,7 @@ def conflicts(sight: Sight) -> tuple[Conflict, ...]:
     found = [
         conflict
         for one, other in combinations(comparable, 2)
-        if (conflict := _compare(sight, one, other)) is not None
+        for conflict in _compare(sight, one, other)
     ]
     graver = {
         broker
@@ -78,22 +85,62 @@ def _comparable(reading: ReplicaReading) -> bool:
     )
 
 
-def _compare(sight: Sight, one: ReplicaReading, other: ReplicaReading) -> Conflict | None:
+def own_from(reading: ReplicaReading | None) -> int | None:
+    """From where on a replica's records are of the epochs it lists, and of no older one.
+
+    What came since its present epoch began is of that. A leader has followed nobody after the
+    leader of the epoch before, so what it has of that one is whole, too.
+    """
+    if reading is None or not reading.lineage or reading.leader_epoch is None:
+        return None
+    return own_start(reading.lineage, reading.leader_epoch, leads=bool(reading.leads))
+
+
+def own_start(lineage: Lineage, leader_epoch: int, *, leads: bool) -> int | None:
+    found = None
+    for entry in reversed(lineage):
+        if entry.epoch < leader_epoch - leads:
+            break
+        found = entry.start_offset
+    return found
+
+
+def _compare(sight: Sight, one: ReplicaReading, other: ReplicaReading) -> Iterator[Conflict]:
     assert one.lineage is not None
     assert other.lineage is not None
     start = max(one.log_start_offset or 0, other.log_start_offset or 0)
     end = min(one.log_end_offset or 0, other.log_end_offset or 0)
-    committed = min(one.high_watermark or 0, other.high_watermark or 0)
+    if sight.rules.epoch_cache is EpochCacheGeneration.FIRST:
+        for differing in proven_differences(
+            *(one.lineage, other.lineage),
+            start=start,
+            end=end,
+            own_a=own_from(one),
+            own_b=own_from(other),
+        ):
+            conflict = _named(sight, one, other, *differing)
+            if conflict is not None:
+                yield conflict
+        return
     offset = first_disagreement(one.lineage, other.lineage, start=start, end=end)
     if offset is None:
-        return None
+        return
+    # One epoch at one offset is one record: where diverged logs agree again they hold the same.
+    again = next_agreement(one.lineage, other.lineage, start=offset, end=end)
+    conflict = _named(sight, one, other, offset, end if again is None else again)
+    if conflict is not None:
+        yield conflict
+
+
+def _named(
+    sight: Sight, one: ReplicaReading, other: ReplicaReading, offset: int, end: int
+) -> Conflict | None:
+    committed = min(one.high_watermark or 0, other.high_watermark or 0)
     in_isr = one.broker in sight.state.isr and other.broker in sight.state.isr
     if sight.leader is not None and sight.state.leader in (one.broker, other.broker):
         # What the leader has committed, every ISR member must have, whatever its own HW says yet.
-        committed = min(end, sight.leader.high_watermark or 0)
-    # One epoch at one offset is one record: where diverged logs agree again they hold the same.
-    again = next_agreement(one.lineage, other.lineage, start=offset, end=end)
-    end = end if again is None else again
+        ends = (one.log_end_offset or 0, other.log_end_offset or 0)
+        committed = min(*ends, sight.leader.high_watermark or 0)
     if offset < committed and in_isr and sight.coherent:
         committed = min(committed, end)
         return Conflict(ConflictKind.COMMITTED, one.broker, other.broker, offset, committed)

@@ -5,17 +5,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidestaff.consistency.checks.lineages import is_rising
-from tidestaff.consistency.epochs import first_disagreement, next_agreement, stretches
+from tidestaff.consistency.checks.lineages import is_rising, own_from, own_start
+from tidestaff.consistency.epochs import (
+    first_disagreement,
+    next_agreement,
+    proven_differences,
+    stretches,
+)
 from tidestaff.consistency.memory import UNKNOWN_EPOCH, Lost
 from tidestaff.consistency.model import EpochEntry, OffsetRange
 from tidestaff.consistency.ranges import merged, without
+from tidestaff.consistency.versions import EpochCacheGeneration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from tidestaff.consistency.checks.sight import Sight
-    from tidestaff.consistency.memory import Beside
+    from tidestaff.consistency.memory import Beside, PartitionMemory
     from tidestaff.consistency.model import Lineage, ReplicaReading
 
 
@@ -26,7 +32,7 @@ class _Proof(NamedTuple):
     another epoch on the leader shows a loss. `repeats`: it stays where it is after the loss was
     reported, as a replica that is not cut does; the ledger is cut with the report. What it proves
     beyond the report is new, and so is all from `new_from` on: a deposed leader that goes on
-    committing.
+    committing. `own_from`: from where on a leader has written it itself, in the last of the epochs.
     """
 
     start: int
@@ -37,6 +43,7 @@ class _Proof(NamedTuple):
     comparable: bool = True
     repeats: bool = False
     new_from: int = 0
+    own_from: int | None = None
 
 
 def losses_of_ledger(sight: Sight) -> tuple[Lost, ...]:
@@ -77,6 +84,7 @@ def losses_beside(sight: Sight) -> tuple[Lost, ...]:
                 end,
                 repeats=True,
                 new_from=known.offsets.end,
+                own_from=known.offsets.start if known.epoch == known.leader_epoch else None,
             )
             for known in memory.beside
             if known.leader_epoch <= sight.state.leader_epoch
@@ -137,6 +145,7 @@ def _proofs(sight: Sight, leader: ReplicaReading, leader_end: int) -> Iterator[_
             memory.ledger,
             memory.ledger_end,
             first_end,
+            own_from=_own_from(memory),
         )
     for reading in sight.followers():
         if reading.high_watermark is None or not reading.log_dir_online:
@@ -155,10 +164,26 @@ def _proofs(sight: Sight, leader: ReplicaReading, leader_end: int) -> Iterator[_
             end,
             leader_end,
             # In-sync replicas that hold other epochs than the leader have diverged: EPO004.
-            comparable=reading.broker not in sight.state.isr,
+            # So has one that went on with its leader's records: its HW is of those.
+            comparable=reading.broker not in sight.state.isr
+            and not _went_on_differing(sight, reading, leader),
             repeats=True,
             new_from=_new_from(sight, reading, end),
+            own_from=own_from(reading),
         )
+
+
+def _own_from(memory: PartitionMemory) -> int | None:
+    """The ledger is the lineage of the last leader that answered."""
+    answered = [era.epoch for era in memory.eras if era.start_offset >= 0]
+    return own_start(memory.ledger, max(answered), leads=True) if answered else None
+
+
+def _went_on_differing(sight: Sight, reading: ReplicaReading, leader: ReplicaReading) -> bool:
+    """Before 2.0.1 a follower may keep its own records below those it has from its leader."""
+    if sight.rules.epoch_cache is not EpochCacheGeneration.FIRST or reading.leads:
+        return False
+    return bool(reading.lineage and leader.lineage and reading.lineage[-1] == leader.lineage[-1])
 
 
 def _new_from(sight: Sight, reading: ReplicaReading, end: int) -> int:
@@ -198,6 +223,16 @@ def _missing(sight: Sight, leader: ReplicaReading, proof: _Proof) -> tuple[Offse
     comparable = proof.comparable and leader.lineage and proof.epochs
     if comparable and leader.lineage and is_rising(leader.lineage) and not sight.compacted:
         common = min(proof.epochs_end, proof.end, end)
+        if sight.rules.epoch_cache is EpochCacheGeneration.FIRST:
+            missing += proven_differences(
+                *(proof.epochs, leader.lineage),
+                start=max(log_start, proof.start),
+                # What it has written since it was read may be the first of an epoch.
+                end=min(common, leader.log_end_offset or 0),
+                own_a=proof.own_from,
+                own_b=own_from(leader),
+            )
+            return merged(missing)
         start: int | None = max(log_start, proof.start)
         while start is not None:
             first = first_disagreement(proof.epochs, leader.lineage, start=start, end=common)

@@ -245,12 +245,54 @@ def test_a_follower_in_an_older_epoch_has_not_fetched_in_this_one() -> None:
     assert not Sight(None, watch.observation()).has_fetched(3)
 
 
-def test_committed_lineages_that_agree_again_disagree_only_before() -> None:
-    """As before KIP-279: one step of truncation cuts too little, and the logs go on together."""
-    watch = Watch(version="1.1.1", epoch=2)
+@pytest.mark.parametrize(("version", "end"), [("2.0.0", 1), ("2.0.1", 3), ("3.9.1", 3)])
+def test_committed_lineages_that_agree_again_disagree_only_before(version: str, end: int) -> None:
+    """As before KIP-279: one step of truncation cuts too little, and the logs go on together. Up to
+    2.0.0 a list leaves out the older epochs that its log went on with: one record is certain."""
+    watch = Watch(version=version, epoch=3)
     watch.all_logs(leo=30, hw=30, epochs=lineage((0, 0), (2, 3)))
+    watch.log(1, epochs=lineage((0, 0), (2, 3), (3, 30)))
     watch.log(3, leo=30, hw=30, epochs=lineage((1, 0), (2, 3))).see()
-    assert watch.raised["EPO004"].offsets == OffsetRange(0, 3)
+    assert watch.raised["EPO004"].offsets == OffsetRange(0, end)
+
+
+@pytest.mark.parametrize(
+    ("believes", "certain"),
+    [
+        pytest.param(4, OffsetRange(10, 11), id="it-may-have-gone-back-since"),
+        pytest.param(3, OffsetRange(10, 11), id="it-followed-another-after-that-leader"),
+        pytest.param(2, OffsetRange(10, 20), id="it-has-followed-nobody-since"),
+    ],
+)
+def test_what_a_list_of_before_2_0_1_proves_of_a_follower(
+    believes: int, certain: OffsetRange
+) -> None:
+    """Seed 34005 of the search, 1.1.1: cut to its HW, as its leader did not know its epoch, the
+    follower went on with older records that its list does not show."""
+    watch = Watch(version="1.1.1", epoch=4).all_logs(leo=20, hw=20, epochs=lineage((0, 0), (1, 10)))
+    watch.log(3, epochs=lineage((0, 0), (2, 10)), believes=believes)
+    [conflict] = [c for c in Sight(None, watch.observation()).conflicts if c.one == 1]
+    assert OffsetRange(conflict.offset, conflict.end) == certain
+
+
+@pytest.mark.parametrize(("end", "lost"), [(25, False), (20, True)])
+def test_what_a_follower_of_before_2_0_1_keeps_is_no_proof_once_it_has_gone_on(
+    end: int, *, lost: bool
+) -> None:
+    """Seed 42011 of the search, 1.1.1: a diverged member left the ISR with the HW it had got from
+    its leader, over records of its own that never were committed."""
+    watch = Watch(version="1.1.1", epoch=3, isr=(1, 2))
+    watch.all_logs(leo=25, hw=25, epochs=lineage((0, 0), (3, 20)))
+    own = lineage((0, 0), (2, 15), (3, 20)) if end > 20 else lineage((0, 0), (2, 15))
+    watch.log(3, leo=end, hw=end, epochs=own).see()
+    assert ("TRN001" in watch.raised) is lost
+
+
+def test_what_a_leader_of_before_2_0_1_has_of_its_own_epoch_and_the_last_is_whole() -> None:
+    watch = Watch(version="1.1.1", epoch=4).all_logs(leo=30, hw=30, epochs=lineage((0, 0), (1, 5)))
+    watch.log(1, epochs=lineage((0, 0), (1, 5), (2, 10), (3, 15), (4, 20)))
+    found = [c for c in Sight(None, watch.observation()).conflicts if c.other == 3]
+    assert [(c.offset, c.end) for c in found if c.one == 1] == [(10, 11), (15, 30)]
 
 
 # --- lineages -----------------------------------------------------------------------------------

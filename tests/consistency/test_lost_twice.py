@@ -411,3 +411,62 @@ def test_what_a_deposed_leader_wrote_unseen_and_others_showed_is_lost_once() -> 
     watch.log(3, up=False).log(2, up=False).log(1, up=True, leo=17, hw=17).see(2)
     watch.log(2, up=True).see(2)
     assert "TRN001" not in watch.raised
+
+
+@pytest.mark.parametrize(("version", "elected"), [("3.9.1", 3), ("2.4.1", 3), ("0.10.2.2", 1)])
+def test_what_a_member_of_the_isr_keeps_of_a_reported_loss_is_not_lost_again(
+    version: str, elected: int
+) -> None:
+    """Seed 34019 of the search, 2.4.1: broker 3 cannot reach its leader 2 and keeps the records
+    that were lost, with its old HW over them, where 2 has written others that are not committed.
+    The next leader does not hold those, and nothing committed is missing from it."""
+    watch = Watch(version=version).all_logs(epochs=epochs_of(version, (0, 0))).settle()
+    watch.append(10).see()
+    watch.stop(1).change(leader=2, epoch=1, isr=(2, 3)).log(3, believes=1, leads=False)
+    watch.log(2, leo=10, hw=10, epochs=epochs_of(version, (0, 0), (1, 10))).see()
+    assert watch.raised.pop("TRN001").offsets == OffsetRange(10, 20)
+    watch.log(2, leo=30).see(3)
+    assert committed_to(watch) == 10
+    watch.stop(2).log(1, leo=10, hw=10).start(1).change(leader=elected, epoch=2, isr=(elected,))
+    watch.log(elected, believes=2, leads=True, epochs=epochs_of(version, (0, 0), (2, 20))).see(3)
+    assert "TRN001" not in watch.raised
+
+
+@pytest.mark.parametrize("version", ["0.11.0.0", "1.1.1", "2.0.1", "3.9.1"])
+@pytest.mark.parametrize("in_sync", [True, False])
+def test_the_first_records_of_an_epoch_are_not_of_the_one_before(
+    version: str, *, in_sync: bool
+) -> None:
+    """Seeds 34009 and 36003 of the search, 1.1.1: before 2.0.1 a leader lists its epoch with its
+    first record. Here it writes that after it was read; its follower shows it as committed."""
+    watch = Watch(version=version).settle()
+    at_once = version in {"2.0.1", "3.9.1"}
+    watch.change(leader=2, epoch=1, isr=(2, 3) if in_sync else (2,)).stop(1)
+    watch.log(2, epochs=lineage((0, 0), (1, 10)) if at_once else lineage((0, 0))).see()
+    watch.now_ms += 1
+    grown = watch.log(3, leo=15, hw=15, epochs=lineage((0, 0), (1, 10))).observation()
+    again = watch.reading(2)._replace(log_end_offset=15)
+    watch.memory, verdicts = step(watch.memory, replace(grown, leader_again=again))
+    assert verdicts.violated == ()
+    watch.now_ms += 1
+    watch.log(2, leo=15, hw=15, epochs=lineage((0, 0), (1, 10))).see(3)
+    assert watch.raised == {}
+
+
+@pytest.mark.parametrize("version", ["0.11.0.0", "2.0.1", "2.4.1", "3.9.1"])
+def test_what_a_leader_committed_in_a_torn_round_over_lost_records_can_be_lost(
+    version: str,
+) -> None:
+    """Seed 34002 of the search, 2.0.1: elected uncleanly with 10 of 20, broker 2 has committed 30
+    when it is seen first, in a round that straddles a change. The next leader has the old 20."""
+    topic_id = "topic-id-0000000000001" if version == "3.9.1" else None
+    watch = Watch(version=version, topic_id=topic_id)
+    watch.all_logs(epochs=lineage((0, 0)), topic_id=topic_id).settle()
+    watch.append(10).see()
+    watch.stop(1, 3).change(leader=2, epoch=1, isr=(2,), bracket=Bracket.STRADDLED)
+    watch.log(2, leo=30, hw=30, epochs=lineage((0, 0), (1, 10))).see()
+    watch.stop(2).start(3).change(leader=3, epoch=2, isr=(3,), bracket=Bracket.COHERENT)
+    watch.log(3, epochs=lineage((0, 0), (2, 20))).see()
+    assert watch.raised.pop("TRN001").offsets == OffsetRange(10, 30)
+    watch.see(3)
+    assert "TRN001" not in watch.raised, "reported once"

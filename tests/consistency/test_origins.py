@@ -1,5 +1,6 @@
-"""Logs without epochs under an observer who sees every step: who wrote what, what is lost, and
-which replicas differ; and that nothing is inferred where a step may have been missed."""
+"""Logs whose epochs do not tell their records, under an observer who sees every step: who wrote
+what, what is lost, and which replicas differ; and that nothing is inferred where a step may have
+been missed."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from tidestaff.consistency.monitor import step
 from tidestaff.consistency.origins import MAX_SEGMENTS, Segment
 from tidestaff.consistency.ranges import merged, without
 
-from tests.consistency.watch import Watch
+from tests.consistency.watch import Watch, lineage
 
 
 class EveryStep(Watch):
@@ -38,10 +39,11 @@ class EveryStep(Watch):
         return [segment[:3] for segment in log.segments]
 
 
-def watched() -> EveryStep:
+def watched(version: str = "0.10.2.2") -> EveryStep:
     """Ten records of epoch 0 on both, committed."""
-    watch = EveryStep(version="0.10.2.2", replicas=(1, 2))
-    watch.all_logs(leo=0, hw=0, epochs=None).step()
+    watch = EveryStep(version=version, replicas=(1, 2))
+    epochs = None if version == "0.10.2.2" else lineage((0, 0))
+    watch.all_logs(leo=0, hw=0, epochs=epochs).step()
     watch.log(1, leo=10).step()
     watch.log(2, leo=10).step()
     watch.log(1, hw=10).step()
@@ -133,11 +135,30 @@ def test_where_a_step_may_have_been_missed_nothing_is_inferred() -> None:
     assert watch.segments(1) == [(0, 10, -1)]
 
 
-def test_versions_with_epochs_need_no_inference() -> None:
-    watch = EveryStep(version="0.11.0.0")
+@pytest.mark.parametrize("version", ["2.2.0", "2.8.2", "3.9.1"])
+def test_versions_whose_epochs_name_a_record_need_no_inference(version: str) -> None:
+    watch = EveryStep(version=version)
     watch.step()
     assert isinstance(watch.memory, PartitionMemory)
     assert watch.memory.origins is None
+
+
+@pytest.mark.parametrize("version", ["0.10.2.2", "1.1.1", "2.0.1", "2.1.1"])
+def test_what_a_leader_writes_anew_in_its_own_epoch_is_other_records(version: str) -> None:
+    """Seed 34013 of the search, 2.0.1: the power went, the leader was back within its session with
+    a shorter log and led on in its epoch. Its follower went on where its own log ended."""
+    watch = watched(version)
+    watch.log(1, leads=False, believes=-1, leo=8, hw=8).start(1).step()
+    watch.log(1, leads=True, believes=0).step()
+    assert watch.raised.pop("TRN001").offsets == OffsetRange(8, 10)
+    watch.log(1, leo=12).step()
+    watch.log(2, leo=12).step()
+    watch.log(1, hw=12).step()
+    assert watch.log(2, hw=12).step() == ("TRN006",)
+    assert watch.raised["TRN006"].offsets == OffsetRange(8, 10)
+    assert watch.raised["TRN006"].broker == 2
+    watch.stop(1).change(leader=2, epoch=1, isr=(2,)).step()
+    assert watch.raised["TRN001"].offsets == OffsetRange(8, 10), "the second ones are gone, too"
 
 
 def test_an_unknown_origin_accuses_nobody() -> None:

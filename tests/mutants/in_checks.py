@@ -188,8 +188,8 @@ _SIGHT: Final = (
         ),
         (
             "lin-differ-to-the-end",
-            "    end = end if again is None else again\n",
-            "",
+            "offset, end if again is None else again)",
+            "offset, end)",
             "diverged logs may go on together",
         ),
         (
@@ -212,7 +212,7 @@ _SIGHT: Final = (
         ),
         (
             "lin-committed-by-both",
-            "committed = min(end, sight.leader.high_watermark or 0)",
+            "committed = min(*ends, sight.leader.high_watermark or 0)",
             "committed = min(committed, sight.leader.high_watermark or 0)",
             ("what the leader committed every ISR member must have, whatever its own HW says"),
         ),
@@ -820,8 +820,8 @@ _REPLICAS: Final = (
         ),
         (
             "trn-divergence-told-as-loss",
-            "            comparable=reading.broker not in sight.state.isr,\n",
-            "",
+            "comparable=reading.broker not in sight.state.isr\n",
+            "comparable=True\n",
             "an in-sync replica with other epochs has diverged, which is EPO004",
         ),
         (

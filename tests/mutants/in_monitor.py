@@ -627,7 +627,7 @@ _MEMORY: Final = (
         ),
         (
             "mem-beside-of-any-topic",
-            "        if names_the_topic(sight, reading):\n",
+            "        if alone or names_the_topic(sight, reading):\n",
             "        if reading.leads:\n",
             "a leader may speak of a deleted topic of that name",
         ),
@@ -723,7 +723,7 @@ _MEMORY: Final = (
         ),
         (
             "mem-ledger-holds-what-is-not-committed",
-            "log_start_offset=log_start, end_offset=watermark)",
+            "log_start_offset=log_start, end_offset=told)",
             "log_start_offset=log_start, end_offset=leader.log_end_offset or watermark)",
             "only epochs of committed offsets are promised",
         ),
@@ -785,8 +785,8 @@ _MEMORY: Final = (
         ("consistency/test_origins.py", *_STORIES),
         (
             "origins-of-steps-not-seen",
-            "Truncation.HIGH_WATERMARK or not sight.observation.continuous:",
-            "Truncation.HIGH_WATERMARK:",
+            "epochs_name_records or not sight.observation.continuous:",
+            "epochs_name_records:",
             "between two samples a log may shrink and grow again",
         ),
         (

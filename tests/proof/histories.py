@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tidestaff.connectors.simulator.places import Trouble
+    from tidestaff.connectors.simulator.sampler import Readings, Targets
     from tidestaff.consistency.model import TopicPartition
     from tidestaff.consistency.versions import RuleSet
+
+    from tests.proof.watching import Logs
 
 TOPICS: Final = {"a": [[1, 2, 3]], "b": [[2, 3]]}
 UNHURRIED: Final = Settings(unclean_leader_election_enable=False)
@@ -60,6 +63,23 @@ class Plan:
     settings: Settings = QUICK
 
 
+class AttentiveSampler(Sampler):
+    """Keeps the records of every log that is read in a round that takes time, as they were then."""
+
+    logs: Logs
+
+    def _read(self, targets: Targets, into: Readings) -> None:
+        for broker in sorted(targets):
+            answers: Readings = {partition: {} for partition in into}
+            super()._read({broker: targets[broker]}, answers)
+            for partition, answer in answers.items():
+                for reading in answer.values():
+                    replica = self.cluster.replica(broker, partition)
+                    runs = replica.log.runs if replica is not None else ()
+                    self.logs[partition, broker, reading.read_at_ms] = tuple(runs)
+                into[partition].update(answer)
+
+
 class Watched:
     """A cluster whose time passes round by round."""
 
@@ -68,7 +88,7 @@ class Watched:
         self.plan = plan
         self.cluster = SimulatedCluster(plan.preset, [1, 2, 3], TOPICS, settings, plan.seed)
         self.watcher = Watcher(self.cluster)
-        self.sampler = Sampler(
+        self.sampler = AttentiveSampler(
             self.cluster,
             rules_of(plan.preset),
             plan.every_ms,
@@ -81,6 +101,7 @@ class Watched:
             continuous=plan.every_ms == EVERY_STEP,
             seed=plan.seed,
         )
+        self.sampler.logs = self.watcher.logs_read
         self._next_round_ms = self.cluster.now_ms
         self._around: object = None
         if plan.every_ms == EVERY_STEP:

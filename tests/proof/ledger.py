@@ -14,6 +14,7 @@ from tidestaff.connectors.simulator.log import Run, shared, unshared
 from tidestaff.connectors.simulator.places import METADATA, WELL
 from tidestaff.consistency.model import OffsetRange, TopicPartition
 
+from tests.proof.epoch_files import tell_apart, tell_nothing
 from tests.proof.histories import EVERY_STEP
 from tests.proof.watching import DIFFERENT_RECORDS
 
@@ -53,6 +54,8 @@ REPLACED_DISK: Final = "the disk was replaced while the broker was away, no line
 TORN_TAIL: Final = "a power loss took what was not flushed, no lineage before 0.11"
 TOO_WIDE: Final = "its range goes below a log start that no sample had shown"
 FELL_BACK: Final = "all of it removed since the last sample, and the log fell back below it"
+OLD_FILES: Final = "epoch files of before 2.0.1 leave out what a log went back to"
+NOT_BOTH: Final = "no coherent sample of both in the ISR after it"
 UNEXPLAINED: Final = "unexplained"
 
 
@@ -368,9 +371,9 @@ def _fell_back(watched: Watched, alarm: Alarm, offsets: OffsetRange) -> bool:
         default=-1,
     )
     runs = (run for g in before if g.topic == now.topic and g.at_ms > told_ms for run in g.shown)
-    shown = clip(runs, offsets)
-    kept = any(shared([run], sorted_runs(now.held, run)) for run in shown)
-    return not kept and covers((OffsetRange(r.start, r.end) for r in shown), offsets)
+    # Others that were shown there since, written anew where the log fell back to, may be held.
+    gone = (r for r in clip(runs, offsets) if not shared([r], sorted_runs(now.held, r)))
+    return covers((OffsetRange(r.start, r.end) for r in gone), offsets)
 
 
 def _by(entries: Iterable[Entry], alarm: Alarm) -> list[Entry]:
@@ -490,7 +493,49 @@ def _why_unseen(watched: Watched, loss: Loss, missing: list[OffsetRange]) -> str
     same = [
         {r.epoch for r in clip(leader.held, OffsetRange(*run[2:]))} == {run.epoch} for run in gone
     ]
-    return SAME_EPOCH if all(same) else UNEXPLAINED
+    if all(same):
+        return SAME_EPOCH
+    gone = [run for run, alike in zip(gone, same, strict=True) if not alike]
+    return OLD_FILES if _untold_by_files(watched, loss, gone, before, leader) else UNEXPLAINED
+
+
+def _untold_by_files(
+    watched: Watched, loss: Loss, gone: list[Run], before: Sequence[Glimpse], after: Glimpse
+) -> bool:
+    """Whether the file of the leader that has others there differs from no file that was shown for
+    these records in any way that proves it. All of them are below that leader's log end.
+
+    Shown by the last leader in office that had committed them, whose file is what is known of them
+    since; and beside the one in office by replicas out of the ISR, with their HW. That a leader
+    wrote them itself is known until another answers: its list takes the place of the older one.
+    """
+    if watched.cluster.preset.epoch_cache_generation != 1:
+        return False
+    leads = [r for r in after.readings if r.broker == after.leader]
+    outside = [r for r in after.readings if r.broker not in after.electable]
+    in_office = [r for g in before if g.coherent for r in g.readings if r.broker == g.leader]
+    answered = max(
+        (
+            g.leader_epoch
+            for g in watched.watcher.glimpses[loss.partition]
+            if g.topic == after.topic and g.at_ms < after.at_ms and g.log_end >= 0
+        ),
+        default=-1,
+    )
+
+    def proved(offset: int) -> bool:
+        shown = [
+            r._replace(leader_epoch=max(answered, r.leader_epoch or 0))
+            for r in in_office
+            if r.leads and (r.high_watermark or 0) > offset
+        ][-1:]
+        shown += [r for r in outside if (r.high_watermark or 0) > offset]
+        return any(tell_apart(each, leader, offset) for each in shown for leader in leads)
+
+    return all(
+        run.end <= after.log_end and not any(proved(o) for o in range(run.start, run.end))
+        for run in gone
+    )
 
 
 def _told(watched: Watched, loss: Loss) -> list[OffsetRange]:
@@ -554,9 +599,40 @@ def _divergence_found(watched: Watched, divergence: Divergence) -> tuple[str, st
     missing = minus([divergence.offsets], raised)
     if not missing:
         return "exact", ""
-    sparse = watched.plan.every_ms != EVERY_STEP and not watched.cluster.preset.epoch_file
     how = "missed" if missing == [divergence.offsets] else "partly"
-    return how, NO_EPOCHS if sparse else UNEXPLAINED
+    if watched.plan.every_ms == EVERY_STEP:
+        return how, UNEXPLAINED
+    if not watched.cluster.preset.epoch_file:
+        return how, NO_EPOCHS
+    return how, _why_not_told_apart(watched, divergence, missing)
+
+
+def _why_not_told_apart(
+    watched: Watched, divergence: Divergence, missing: list[OffsetRange]
+) -> str:
+    """Records of one epoch; or no sample showed the two in the ISR with files that prove others."""
+    missing = minus(missing, _of_one_epoch(divergence))
+    if not missing:
+        return SAME_EPOCH
+    if watched.cluster.preset.epoch_cache_generation != 1:
+        return UNEXPLAINED
+    seen = False
+    for g in watched.watcher.glimpses.get(divergence.partition, []):
+        if g.topic != divergence.topic_id or g.at_ms < divergence.at_ms or not g.coherent:
+            continue
+        both = [r for r in g.readings if r.broker in divergence.brokers and r.broker in g.electable]
+        if len(both) == 2 and not all(tell_nothing(*both, part) for part in missing):
+            return UNEXPLAINED
+        seen = seen or len(both) == 2
+    return OLD_FILES if seen else NOT_BOTH
+
+
+def _of_one_epoch(divergence: Divergence) -> list[OffsetRange]:
+    """Where the records of either are of the same leader epoch: no epoch tells them apart."""
+    one, other = divergence.records
+    pairs = ((mine, theirs) for mine in one for theirs in other if mine.epoch == theirs.epoch)
+    both = (OffsetRange(max(a.start, b.start), min(a.end, b.end)) for a, b in pairs)
+    return [offsets for offsets in both if offsets.start < offsets.end]
 
 
 def _election_found(watched: Watched, election: UncleanElection) -> tuple[str, str]:

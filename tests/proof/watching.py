@@ -20,11 +20,14 @@ from tidestaff.consistency.monitor import step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import TypeAlias
 
     from tidestaff.connectors.simulator.cluster import SimulatedCluster
     from tidestaff.consistency.memory import Memory
-    from tidestaff.consistency.model import BrokerId
+    from tidestaff.consistency.model import BrokerId, ReplicaReading
     from tidestaff.consistency.verdict import Violated
+
+    Logs: TypeAlias = dict[tuple[TopicPartition, BrokerId, int | None], tuple[Run, ...]]
 
 DIFFERENT_RECORDS: Final = frozenset({"TRN003", "TRN004", "TRN006", "EPO004", "EPO005"})
 JUDGED: Final = DIFFERENT_RECORDS | {
@@ -58,7 +61,7 @@ class Glimpse(NamedTuple):
     its HW: a leader by its own word, or anybody beside the leader in office. Nobody tells these to
     the monitor. `doubtful` is the same, shown by a leader of a later epoch than the metadata's that
     names no topic id: it might speak of a deleted topic of that name. `ends` is where the logs of
-    those replicas end that told it.
+    those replicas end that told it. `readings` are the replicas' own words, with their epoch files.
     """
 
     at_ms: int
@@ -78,6 +81,7 @@ class Glimpse(NamedTuple):
     doubtful: tuple[Run, ...] = ()
     assigned: tuple[BrokerId, ...] = ()
     deleting: bool = False
+    readings: tuple[ReplicaReading, ...] = ()
 
     @property
     def coherent(self) -> bool:
@@ -94,6 +98,7 @@ class Watcher:
         self.raised: Counter[str] = Counter()
         self.glimpses: dict[TopicPartition, list[Glimpse]] = {}
         self.observations = 0
+        self.logs_read: Logs = {}
 
     def see(self, observation: Observation) -> None:
         self.observations += 1
@@ -103,8 +108,9 @@ class Watcher:
             partition = TopicPartition(observation.topic, observation.partition)
             key = (partition, observation.topic_id or observation.state_czxid)
             known = self.cluster.mode.partition(partition)
-            topic = known.topic_id if known is not None else ""
-            self._note(partition, glimpse(self.cluster, observation, topic))
+            # Old metadata may tell of the topic that was there before.
+            topic = observation.topic_id or (known.topic_id if known is not None else "")
+            self._note(partition, glimpse(self.cluster, observation, topic, self.logs_read))
         elif not isinstance(observation, ClusterObservation):
             key = observation.place
         self.memories[key], verdicts = step(self.memories.get(key), observation)
@@ -146,7 +152,11 @@ class Watcher:
         )
 
 
-def glimpse(cluster: SimulatedCluster, observation: PartitionObservation, topic: str) -> Glimpse:
+def glimpse(
+    cluster: SimulatedCluster, observation: PartitionObservation, topic: str, logs: Logs
+) -> Glimpse:
+    """A round may take long, and what was read first be gone at its end: records count as they were
+    when they were read."""
     state, partition = observation.state, TopicPartition(observation.topic, observation.partition)
     log_start = log_end = -1
     held: tuple[Run, ...] = ()
@@ -160,11 +170,13 @@ def glimpse(cluster: SimulatedCluster, observation: PartitionObservation, topic:
             continue
         if reading in in_office and reading.leader_epoch == state.leader_epoch:
             log_start, log_end = reading.log_start_offset or 0, reading.log_end_offset or 0
-            held = tuple(replica.log.slice(log_start, log_end))
+            held = _as_read(logs, partition, reading, log_start, log_end)
+            held = held or tuple(replica.log.slice(log_start, log_end))
         later = (reading.leader_epoch or 0) > state.leader_epoch
         if reading.leads or (coherent and in_office):
             known = doubtful if later and reading.topic_id is None else shown
-            known += replica.log.slice(reading.log_start_offset or 0, reading.high_watermark or 0)
+            within = (reading.log_start_offset or 0, reading.high_watermark or 0)
+            known += _as_read(logs, partition, reading, *within) or replica.log.slice(*within)
     return Glimpse(
         observation.observed_at_ms,
         topic,
@@ -183,7 +195,16 @@ def glimpse(cluster: SimulatedCluster, observation: PartitionObservation, topic:
         tuple(doubtful),
         observation.assignment.replicas,
         observation.deleting,
+        tuple(r for r in observation.replicas if r.topic_id in (None, topic)),
     )
+
+
+def _as_read(
+    logs: Logs, partition: TopicPartition, reading: ReplicaReading, start: int, end: int
+) -> tuple[Run, ...]:
+    runs = logs.get((partition, reading.broker, reading.read_at_ms), ())
+    clipped = (r._replace(start=max(r.start, start), end=min(r.end, end)) for r in runs)
+    return tuple(run for run in clipped if run.start < run.end)
 
 
 def differing_from_others(

@@ -6,14 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidestaff.consistency.model import OffsetRange, TopicPartition
+from tidestaff.consistency.model import EpochEntry, OffsetRange, ReplicaReading, TopicPartition
 
+from tests.proof.epoch_files import tell_apart
 from tests.proof.histories import EVERY_STEP, Plan, Watched, live, live_again
 from tests.proof.ledger import (
     DELETING,
     FELL_BACK,
     NO_LINEAGE,
+    OLD_FILES,
     REPLACED_DISK,
+    SAME_EPOCH,
     SKIPPED,
     STRAY,
     TORN_TAIL,
@@ -389,6 +392,60 @@ def test_an_alarm_of_a_stale_controller_needs_its_very_write(
         entries[:] = [write._replace(at_ms=alarm.until_ms + 1)]
     found = judge(watched)
     assert (found.confirmed["CTL004"], found.false["CTL004"]) == (confirmed, 1 - confirmed)
+
+
+def listing(*entries: tuple[int, int], believes: int, leads: bool = False) -> ReplicaReading:
+    file = tuple(EpochEntry(*entry) for entry in entries)
+    return ReplicaReading(1, 0, 30, 30, leader_epoch=believes, leads=leads, lineage=file)
+
+
+@pytest.mark.parametrize(
+    ("newer", "told"),
+    [
+        pytest.param(listing((0, 0), (2, 10), believes=4), [10], id="where-its-entry-starts"),
+        pytest.param(
+            listing((0, 0), (2, 10), believes=2), range(10, 30), id="what-came-in-that-epoch"
+        ),
+        pytest.param(
+            listing((0, 0), (2, 10), (3, 20), believes=4, leads=True),
+            [10, *range(20, 30)],
+            id="what-a-leader-had-from-the-one-before-it",
+        ),
+        pytest.param(listing((0, 0), (1, 10), believes=4), [], id="nothing-where-they-agree"),
+        pytest.param(listing((2, 12), (3, 30), believes=4), [], id="not-the-first-entry"),
+    ],
+)
+def test_what_two_epoch_files_of_before_2_0_1_tell(newer: ReplicaReading, told: Any) -> None:
+    other = listing((0, 0), (1, 10), believes=4)
+    assert [at for at in range(30) if tell_apart(newer, other, at)] == list(told)
+    assert [at for at in range(30) if tell_apart(other, newer, at)] == list(told)
+
+
+@pytest.mark.parametrize(
+    ("preset", "seed", "reason"),
+    [("2.0.1", 34_013, SAME_EPOCH), ("1.1.1", 34_003, OLD_FILES)],
+)
+def test_a_divergence_that_epochs_cannot_tell_is_not_excused_where_they_can(
+    preset: str, seed: int, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = live(plan_of("all faults", preset, seed, 200))
+    assert sum(n for r, n in judge(watched).reasons.items() if r.endswith(reason)) > 0
+    found = watched.cluster.truth.divergences
+    if reason == SAME_EPOCH:
+        found[:] = [
+            each._replace(
+                records=tuple(
+                    tuple(r._replace(epoch=-i) for r in part)
+                    for i, part in enumerate(each.records, 1)
+                )
+            )
+            for each in found
+        ]
+    else:
+        monkeypatch.setattr("tests.proof.ledger.tell_nothing", lambda *_: False)
+    reasons = judge(watched).reasons
+    assert not any(r.startswith("divergence") and r.endswith(reason) for r in reasons)
+    assert any(r.startswith("divergence") and r.endswith(UNEXPLAINED) for r in reasons)
 
 
 def test_a_version_that_the_search_does_not_know_is_told(

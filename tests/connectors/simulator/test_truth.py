@@ -8,6 +8,7 @@ import pytest
 from tidestaff.connectors.simulator.cluster import SimulatedCluster
 from tidestaff.connectors.simulator.settings import QUICK
 from tidestaff.connectors.simulator.story import Story
+from tidestaff.consistency.model import TopicPartition
 
 from tests.proof.histories import live_again
 from tests.proof.ledger import judge
@@ -52,6 +53,31 @@ def test_what_is_lost_is_not_committed_again_by_a_leader_that_was_deposed_in_its
     assert any(led), "it led for a moment, in an epoch that is over"
     assert story.metadata.state.leader == C
     assert cluster.truth.losses == [loss]
+
+
+def test_a_leader_writes_the_epoch_of_the_controller_that_made_it_the_leader() -> None:
+    """Seed 36013 of the search, 0.10.2.2: a controller that had been replaced in its sleep told
+    broker 3, which its successor could not reach, what that one had written."""
+    cut = {"do": "cut", "source": "1", "target": "3", "one_way": False}
+    actions: list[dict[str, Any]] = [
+        {"at_ms": 21_398, "do": "crash", "broker": 1},
+        {"at_ms": 22_572, "do": "crash", "broker": 3},
+        {"at_ms": 24_625, "do": "pause", "broker": 2},
+        {"at_ms": 27_435, "do": "start", "broker": 1},
+        {"at_ms": 29_229, "do": "start", "broker": 3},
+        {"at_ms": 29_577, "do": "crash", "broker": 3},
+        {"at_ms": 29_796, **cut},
+        {"at_ms": 30_123, "do": "unclean_election", "topic": "b", "partition": 0},
+        {"at_ms": 30_560, "do": "start", "broker": 3},
+        {"at_ms": 31_409, "do": "resume", "broker": 2},
+    ]
+    watched = live_again(plan_of("all faults", "0.10.2.2", 36_013, 200), actions, 32_300)
+    metadata = watched.cluster.mode.partition(TopicPartition("b", 0))
+    assert metadata is not None
+    state = metadata.state
+    assert (state.leader, state.isr) == (3, (3, 2)), "the ISR was changed by its leader"
+    assert state.controller_epoch == watched.cluster.mode.controller_epoch()
+    assert judge(watched).disagreements == 0
 
 
 def test_replacing_a_reassignment_deletes_the_last_replica_in_sync_and_leaves_it_in_the_isr() -> (
