@@ -1,6 +1,6 @@
 """Logs whose epochs do not tell their records: who wrote which offset, by having seen all of it.
 
-Up to 0.10.2 there are no epochs; up to 2.1 a leader that restarts within its session may write an
+Up to 0.10.2 there are no epochs; with ZooKeeper a leader that restarts unnoticed may write an
 offset twice in one epoch; and before 2.0.1 epoch files leave out what logs go back to. LEO, HW,
 log start and epochs of two replicas can be equal while their records differ, and no single sample
 shows it. An observer who is told of every change (`PartitionObservation.continuous`) can reckon it:

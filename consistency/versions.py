@@ -208,11 +208,11 @@ class RuleSet:
     def epochs_name_records(self) -> bool:
         """Whether a leader epoch and an offset stand for one record, on whatever replica.
 
-        Up to 0.10.2 there are no epochs. Up to 2.1 the controller does not notice a broker that
-        restarts within its session: it leads on in its epoch, and where its log has lost its end it
-        writes others in the same epoch.
+        Up to 0.10.2 there are no epochs. With ZooKeeper a leader may restart unnoticed: within its
+        session up to 2.1, and ever since while the next controller has not read yet who is there.
+        It leads on in its epoch, and where its log has lost its end it writes others in that epoch.
         """
-        return self.leader_epoch_checkpoint and self.broker_epoch_known
+        return self.leader_epoch_checkpoint and self.mode is Mode.KRAFT
 
     def __str__(self) -> str:
         return f"{self.version} {self.mode.value}" + (" elr" if self.elr else "")

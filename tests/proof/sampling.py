@@ -281,7 +281,7 @@ In words:
 ## Every step seen, and why fewer steps cannot do before 0.11
 
 In the column *every step* there is a faithful sample after every event that changes anything an
-observer can see. From 2.2 on, lineages tell the rest. Before it, the monitor reckons from the
+observer can see. With KRaft, lineages tell the rest. With ZooKeeper the monitor reckons from the
 steps who wrote which offset: what a leader's log grows by it wrote itself, what a follower's log
 grows by it copied from the broker it follows, and a log that shrinks has lost its end. So it names
 every loss (TRN001) and every divergence (TRN006) with its range, in the step in which it happens;
@@ -296,15 +296,14 @@ samples is false in one of them. Only contents (checksums) tell them apart. Ther
 says whether its source saw every step (`continuous`), and without that only what the high-watermark
 rule itself proves is raised (a replica that was away while its leader wrote on).
 
-With epochs, up to 2.1, two things are still not told by fewer steps. A leader whose broker restarts
-within its session is not noticed before 2.2: it leads on in its epoch, and where the power took the
-end of its log it writes other records at the same offsets in the same epoch. And up to 2.0.0 an
+With epochs, two things are still not told by fewer steps. With ZooKeeper a leader may restart
+unnoticed: within its session up to 2.1, and since then while the controller changes, for the next
+one finds it registered. It leads on in its epoch, and where the power took the end of its log it
+writes other records at the same offsets in the same epoch: the loss is told, but who still holds
+the first records is seen by the contents alone (`tidestaff verify`). And up to 2.0.0 an
 epoch list leaves out the older epochs that a log went on with, after a follower was cut to its high
 watermark because its leader did not know its epoch. Of two such lists that differ, what is proven
 is raised: often the first offset of a divergence, and of a loss that is not the first there.
-
-Open, as the search says with seed 42012: from 2.2 on, too, a restarted leader can put other records
-into its epoch, and *every step* does not name them (2.4.1, 2.8.2 and 3.9.1).
 
 What no sample showed as committed cannot be missed from the samples; the counts above tell how much
 that is for each way of sampling.
