@@ -5,14 +5,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidestaff.consistency.checks.lineages import is_rising
+from tidestaff.consistency.checks.lineages import is_rising, own_from
 from tidestaff.consistency.checks.losses import (
     by_epoch,
     leads_by_its_own_word,
     names_the_topic,
     seen_to,
 )
-from tidestaff.consistency.epochs import first_disagreement, normalise, stretches
+from tidestaff.consistency.epochs import (
+    first_disagreement,
+    normalise,
+    proven_differences,
+    stretches,
+)
 from tidestaff.consistency.memory import (
     MAX_BESIDE,
     MAX_LEDGER_ENTRIES,
@@ -23,6 +28,7 @@ from tidestaff.consistency.memory import (
 )
 from tidestaff.consistency.model import OffsetRange
 from tidestaff.consistency.ranges import merged, without
+from tidestaff.consistency.versions import EpochCacheGeneration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,22 +125,43 @@ def _shown_by_follower(sight: Sight, known: Ledger, reading: ReplicaReading) -> 
     watermark = reading.high_watermark or 0
     if watermark <= (sight.leader_watermark or 0) or sight.has_fetched(reading.broker):
         return watermark
-    if reading.lineage and sight.leader is not None and sight.leader.lineage:
-        return _in_common(sight, reading)
+    common = None if sight.compacted else _agree_up_to(sight, reading)
+    if common is not None and sight.rules.epoch_cache is not EpochCacheGeneration.FIRST:
+        return common
     lost = (each.offsets for each in known.lost if each.offsets.end > known.end)
-    return min([watermark, *(offsets.start for offsets in lost)])
+    others = [] if common is None else _proven_others(sight, reading)
+    return min([watermark, *(offsets.start for offsets in (*lost, *others))])
 
 
-def _in_common(sight: Sight, reading: ReplicaReading) -> int:
-    """Up to where a replica shows as committed what the leader in office has, too."""
+def _proven_others(sight: Sight, reading: ReplicaReading) -> tuple[OffsetRange, ...]:
+    """Where it keeps other records than the leader, by lists that leave out older epochs."""
+    leader = sight.leader
+    assert leader is not None
+    return proven_differences(
+        *(reading.lineage or (), leader.lineage or ()),
+        start=0,
+        end=min(reading.high_watermark or 0, sight.leader_end or 0),
+        own_a=own_from(sight, reading),
+        own_b=own_from(sight, leader),
+    )
+
+
+def _in_common(sight: Sight, deposed: ReplicaReading) -> int:
+    """Up to where a deposed leader has committed what the leader in office has, too."""
+    return _agree_up_to(sight, deposed) or 0
+
+
+def _agree_up_to(sight: Sight, reading: ReplicaReading) -> int | None:
+    """Up to where a replica shows as committed what the leader in office has, too; None where their
+    epochs do not tell."""
     theirs = reading.lineage or ()
     mine = (sight.leader.lineage if sight.leader is not None else None) or ()
     end = min(reading.high_watermark or 0, sight.leader_end or 0)
     if not theirs or not mine or not is_rising(theirs) or not is_rising(mine):
-        return 0
+        return None
     known = max(theirs[0].start_offset, mine[0].start_offset)
     if known >= end:
-        return 0
+        return None
     first = first_disagreement(theirs, mine, start=known, end=end)
     return end if first is None else first
 

@@ -152,11 +152,13 @@ class RestartPlan(NamedTuple):
 
 
 def restart(
-    observations: Sequence[PartitionObservation], brokers: Sequence[BrokerId]
+    observations: Sequence[PartitionObservation],
+    brokers: Sequence[BrokerId],
+    live: Collection[BrokerId] = (),
 ) -> RestartPlan:
-    """One after the other, each after the last one is back in every ISR."""
+    """One after the other, each after the last one is back in every ISR. `live` are those that are
+    registered and not fenced, with or without a partition; nobody: it is not known who is."""
     full = [healed(each) for each in observations]
-    live = {each.broker for seen in observations for each in seen.live}
     controller = next((o.controller for o in observations if o.controller is not None), None)
     steps = []
     for broker in brokers:

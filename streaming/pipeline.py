@@ -32,8 +32,8 @@ _GONE_WITHIN_S: Final = 1.0
 _HEALTHY_S: Final = 600.0
 _LONGEST_PAUSE_S: Final = 30.0
 _CAUSE: Final = "Caused by: "
-_DEAD_WORKER: Final = "Stream closed"
-"""What Spark says when it takes a worker for idle whose daemon was killed with it."""
+_DEAD_WORKER: Final = ("Stream closed", "PythonWorkerFactory.stopWorker")
+"""What Spark says when it takes a worker for idle whose daemon was killed with it, and where."""
 _MOST_WORKERS: Final = 64
 _PY4J: Final = "An error occurred while calling "
 
@@ -179,7 +179,8 @@ class Job:
                 raise self.without_jvm()
             if time.monotonic() - began > _HEALTHY_S:
                 failures = dead_workers = 0
-            if self.live and _DEAD_WORKER in str(error) and dead_workers < _MOST_WORKERS:
+            dead = all(each in _with_traces(error) for each in _DEAD_WORKER)
+            if self.live and dead and dead_workers < _MOST_WORKERS:
                 dead_workers += 1
                 if dead_workers == 1:
                     say("Python workers of Spark's were killed; trying again with others")
@@ -246,6 +247,15 @@ class Job:
             f"the streaming query failed: {first_line(error)}",
             f"Spark's own words are in {logs}; the checkpoint is as it was after the last batch",
         )
+
+
+def _with_traces(error: BaseException | None) -> str:
+    """pyspark shows the traces of some of its errors, and keeps those of others to itself."""
+    found = ""
+    while error is not None:
+        found += f"{error}\n{getattr(error, '_stackTrace', '')}\n"
+        error = getattr(error, "_cause", None)
+    return found
 
 
 def first_line(error: BaseException) -> str:

@@ -85,15 +85,18 @@ def _comparable(reading: ReplicaReading) -> bool:
     )
 
 
-def own_from(reading: ReplicaReading | None) -> int | None:
+def own_from(sight: Sight, reading: ReplicaReading) -> int | None:
     """From where on a replica's records are of the epochs it lists, and of no older one.
 
     What came since its present epoch began is of that. A leader has followed nobody after the
-    leader of the epoch before, so what it has of that one is whole, too.
+    leader of the epoch before, so what it has of that one is whole, too. Brokers before 2.1 name no
+    epoch in their answers: of the leader in office the bracket tells it.
     """
-    if reading is None or not reading.lineage or reading.leader_epoch is None:
+    in_office = sight.leader is not None and reading.broker == sight.leader.broker
+    epoch = sight.state.leader_epoch if in_office else reading.leader_epoch
+    if not reading.lineage or epoch is None:
         return None
-    return own_start(reading.lineage, reading.leader_epoch, leads=bool(reading.leads))
+    return own_start(reading.lineage, epoch, leads=in_office or bool(reading.leads))
 
 
 def own_start(lineage: Lineage, leader_epoch: int, *, leads: bool) -> int | None:
@@ -115,8 +118,8 @@ def _compare(sight: Sight, one: ReplicaReading, other: ReplicaReading) -> Iterat
             *(one.lineage, other.lineage),
             start=start,
             end=end,
-            own_a=own_from(one),
-            own_b=own_from(other),
+            own_a=own_from(sight, one),
+            own_b=own_from(sight, other),
         ):
             conflict = _named(sight, one, other, *differing)
             if conflict is not None:

@@ -169,7 +169,7 @@ def _proofs(sight: Sight, leader: ReplicaReading, leader_end: int) -> Iterator[_
             and not _went_on_differing(sight, reading, leader),
             repeats=True,
             new_from=_new_from(sight, reading, end),
-            own_from=own_from(reading),
+            own_from=own_from(sight, reading),
         )
 
 
@@ -230,7 +230,7 @@ def _missing(sight: Sight, leader: ReplicaReading, proof: _Proof) -> tuple[Offse
                 # What it has written since it was read may be the first of an epoch.
                 end=min(common, leader.log_end_offset or 0),
                 own_a=proof.own_from,
-                own_b=own_from(leader),
+                own_b=own_from(sight, leader),
             )
             return merged(missing)
         start: int | None = max(log_start, proof.start)

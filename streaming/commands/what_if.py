@@ -210,11 +210,10 @@ def _answer(options: Options, seen: Seen, plan: Mapping[TopicPartition, tuple[in
         found = what_if.stop(seen.partitions, brokers, controlled=not options.crash)
         return told.of_stop(found, rejoining, seen.unsettled, voters)
     if options.question == "restart":
-        steps = what_if.restart(seen.partitions, _brokers(options.what, seen))
+        steps = what_if.restart(seen.partitions, _brokers(options.what, seen), seen.active)
         return told.of_restart(steps, rejoining, voters, seen.unsettled)
     if options.question == "reassign":
-        live = {b for b, r in seen.registrations.items() if not r.fenced}
-        moves = what_if.reassign(seen.partitions, plan, live)
+        moves = what_if.reassign(seen.partitions, plan, seen.active)
         return told_changes.of_reassign(moves, seen.unsettled)
     return told_changes.of_unclean(
         what_if.unclean_on(seen.partitions),

@@ -106,6 +106,7 @@ class AgentSource:
         self._digests = AgentDigests(client, urls)
         self._compacted = compacted
         self._silent: dict[BrokerId, str] = {}
+        self._sizes: dict[TopicPartition, dict[BrokerId, int]] = {}
         self.digests, self.marks = self._digests.digests, self._digests.marks
 
     def partitions(self, wanted: Callable[[str], bool]) -> list[PartitionCopies]:
@@ -164,7 +165,12 @@ class AgentSource:
                 mine.unread[broker] = extent
             else:
                 mine.extents.append(extent)
-                mine.bytes += replica.size or 0
+                if replica.size is not None:
+                    # Agents of an earlier release tell none: theirs are taken for alike.
+                    sizes = self._sizes.setdefault(partition, {})
+                    sizes[broker] = replica.size
+                told = self._sizes.get(partition, {})
+                mine.bytes = sum(told.values()) * len(mine.extents) // max(len(told), 1)
 
     def _add_unread(
         self,

@@ -49,6 +49,10 @@ class Seen:
         return dict(sorted(found.items()))
 
     @property
+    def active(self) -> frozenset[BrokerId]:
+        return frozenset(b for b, r in self.registrations.items() if not r.fenced)
+
+    @property
     def brokers(self) -> list[BrokerId]:
         assigned = {b for o in self.partitions for b in o.assignment.replicas}
         return sorted(assigned | self.registrations.keys())

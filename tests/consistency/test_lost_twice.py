@@ -470,3 +470,39 @@ def test_what_a_leader_committed_in_a_torn_round_over_lost_records_can_be_lost(
     assert watch.raised.pop("TRN001").offsets == OffsetRange(10, 30)
     watch.see(3)
     assert "TRN001" not in watch.raised, "reported once"
+
+
+@pytest.mark.parametrize("version", ["1.1.1", "2.4.1", "3.9.1"])
+@pytest.mark.parametrize(
+    ("compacted", "epochs"),
+    [
+        pytest.param(False, ((0, 0), (3, 5)), id="the-same"),
+        pytest.param(True, ((1, 0), (3, 8)), id="built-anew-of-a-compacted-topic"),
+        pytest.param(False, ((3, 20),), id="unknown-up-to-there"),
+    ],
+)
+def test_a_member_of_the_isr_shows_what_an_old_leader_committed_unseen(
+    version: str, compacted: bool, epochs: tuple[tuple[int, int], ...]
+) -> None:
+    """Where its epochs do not tell that its records are others, its HW counts."""
+    watch = Watch(version=version, epoch=3).setting(compacted=compacted)
+    watch.all_logs(epochs=lineage((0, 0), (3, 5))).log(3, epochs=lineage(*epochs)).settle()
+    watch.stop(1).change(leader=2, epoch=4, isr=(2, 3))
+    watch.log(2, leo=20, hw=10, epochs=lineage((0, 0), (3, 5), (4, 20)))
+    watch.log(3, leo=20, hw=20).see()
+    assert watch.raised == {}
+    watch.stop(2, 3).start(1).change(leader=1, epoch=5, isr=(1,))
+    watch.log(1, leo=15, hw=15, epochs=lineage((0, 0), (3, 5), (5, 15))).see(3)
+    assert watch.raised["TRN001"].offsets == OffsetRange(15, 20)
+
+
+@pytest.mark.parametrize("epochs_named", [True, False])
+def test_a_loss_is_told_whole_also_where_brokers_do_not_name_their_epoch(
+    epochs_named: bool,
+) -> None:
+    """Before 2.1 they do not: of the leader in office the bracket tells it."""
+    watch = Watch(version="1.1.1", topic_id=None, epochs_named=epochs_named)
+    watch.all_logs(leo=20, hw=20).log(3, leo=10, hw=10).set(isr=(1, 2)).see(4)
+    watch.stop(1, 2).change(leader=3, epoch=1, isr=(3,))
+    watch.log(3, leo=30, hw=30, epochs=lineage((0, 0), (1, 10))).see()
+    assert watch.raised["TRN001"].offsets == OffsetRange(10, 20)

@@ -85,6 +85,7 @@ class Watch:
     memory: PartitionMemory | None = None
     raised: dict[str, Any] = field(default_factory=dict)
     order_of_readings: tuple[int, ...] = ()
+    epochs_named: bool = True
 
     def __post_init__(self) -> None:
         self.isr = self.isr or self.replicas
@@ -143,13 +144,14 @@ class Watch:
     def reading(self, broker: int) -> ReplicaReading:
         log = self.logs[broker]
         leads = log.leads if log.leads is not None else broker == self.leader
+        believes = log.believes if log.believes is not None else self.epoch
         return ReplicaReading(
             broker=broker,
             log_start_offset=log.start,
             high_watermark=log.hw,
             log_end_offset=log.leo,
             broker_epoch=self.live[broker].broker_epoch if broker in self.live else 100 + broker,
-            leader_epoch=log.believes if log.believes is not None else self.epoch,
+            leader_epoch=believes if self.epochs_named else None,
             leads=leads,
             lineage=log.epochs,
             topic_id=log.topic_id,

@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tidestaff.connectors.linking import Linker
-from tidestaff.consistency.model import HealthObservation, ProblemKind, TopicPartition
+from tidestaff.consistency.model import (
+    ClusterObservation,
+    HealthObservation,
+    ProblemKind,
+    Registration,
+    TopicPartition,
+)
 from tidestaff.consistency.versions import Mode
 from tidestaff.consistency.what_if import reassign, restart, stop
 from tidestaff.streaming.cli import main
 from tidestaff.streaming.commands.exits import CommandError, Exit
 from tidestaff.streaming.sources.row_files import file_name, write
+from tidestaff.streaming.what_if.seen import Seen
 from tidestaff.streaming.what_if.told import Rejoining, Voters, of_restart, of_stop
 from tidestaff.streaming.what_if.told_changes import of_reassign, of_unclean
 
@@ -192,11 +199,15 @@ def test_a_restart_waits_for_a_quorum(
 
 
 def test_a_restart_begins_with_who_is_down() -> None:
-    """It cannot be stopped; every other stop is safer once it is back."""
-    watch = Watch(version="4.1.1", mode=Mode.KRAFT, isr=(1, 2)).stop(3)
-    told = of_restart(restart([watch.observation()], [1, 2, 3]), Rejoining())
+    """It cannot be stopped; every other stop is safer once it is back. Broker 4 holds nothing."""
+    watch = Watch(version="4.1.1", mode=Mode.KRAFT, isr=(1, 2)).stop(3).register(3, fenced=True)
+    first = watch.observation()
+    brokers = (*watch.live.values(), Registration(4, 104))
+    whole = ClusterObservation("c", first.observed_at_ms, first.rules, None, None, None, brokers)
+    seen = Seen("a test", whole, [first])
+    told = of_restart(restart(seen.partitions, [1, 2, 3, 4], seen.active), Rejoining())
     assert told.value["order"][0] == 3
-    assert [each["down"] for each in told.value["steps"]] == [True, False, False]
+    assert [each["down"] for each in told.value["steps"]] == [True, False, False, False]
     assert "is down: start it" in told.lines[1]
     assert sum("is down" in each for each in told.lines) == 1
 
