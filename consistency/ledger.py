@@ -89,8 +89,8 @@ def ledger(sight: Sight) -> Ledger:
         known = known._replace(end=watermark)
         if leader.lineage:
             told = watermark
-            if not sight.rules.leader_writes_epoch_at_once:
-                # What it has written since it was read may be the first of an epoch.
+            if not sight.rules.leader_writes_epoch_at_once and sight.epoch_start is None:
+                # What it has written since it was read may be the first of its epoch.
                 told = min(watermark, leader.log_end_offset or 0)
             trimmed = normalise(leader.lineage, log_start_offset=log_start, end_offset=told)
             epochs = _bounded(trimmed, MAX_LEDGER_ENTRIES, like=leader.lineage)
