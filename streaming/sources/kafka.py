@@ -7,11 +7,14 @@ as well, and both are kept in quarantine with the reason.
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql import functions as f
 from pyspark.sql.avro.functions import from_avro
 from tidestaff.connectors.wire import HEADER_LENGTH, SINGLE_OBJECT_MARK, Row, header, schema_text
+from tidestaff.streaming.codec import TEXTS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -90,8 +93,15 @@ def _reason(future_ms: int) -> Column:
         f.when(mark_of != f.lit(SINGLE_OBJECT_MARK), "the record is not single-object encoded Avro")
         .when(f.col("head") != f.lit(header()), unknown)
         .when(f.col("record.kind").isNull(), "the observation record cannot be decoded")
+        .when(~_is_text(), "a text of the observation record is not UTF-8")
         .when(ahead > future_ms, early)
     )
+
+
+def _is_text() -> Column:
+    """Avro gives whatever bytes a text has, and the first that takes them for text fails: in every
+    batch anew, since a batch that fails is read again."""
+    return reduce(and_, (f.is_valid_utf8(f"record.{name}") for name in TEXTS))
 
 
 def _remedy() -> Column:
@@ -103,13 +113,15 @@ def _remedy() -> Column:
 
 
 def refusals(marked: DataFrame, cluster: str) -> DataFrame:
-    """Refused records as the operator itself would put them out."""
+    """Refused records as the operator itself would put them out. A record that is not text is named
+    by its place."""
     place = f.concat_ws("", "topic", f.lit("-"), "partition", f.lit("@"), "offset")
+    said = {name: f.when(_is_text(), f.col(f"record.{name}")) for name in ("cluster", "subject")}
     payload = f.to_json(
         f.struct(
-            f.coalesce("record.cluster", f.lit(cluster)).alias("cluster"),
+            f.coalesce(said["cluster"], f.lit(cluster)).alias("cluster"),
             f.concat(f.lit("kafka/"), "topic").alias("source"),
-            f.coalesce("record.subject", place).alias("subject"),
+            f.coalesce(said["subject"], place).alias("subject"),
             "reason",
             "remedy",
             "at_ms",

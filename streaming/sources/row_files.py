@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-import zlib
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +24,10 @@ if TYPE_CHECKING:
 PARQUET, AVRO = "parquet", "avro"
 FORMATS: Final = (PARQUET, AVRO)
 ROWS_A_BATCH: Final = 20_000
+_PARQUET_DAMAGE: Final = (
+    *(pa.ArrowException, OSError),
+    *(ValueError, TypeError, LookupError, ArithmeticError),
+)
 _NAME: Final = re.compile(r"([0-9]{15})-[0-9]{8}\.(?:parquet|avro)")
 
 
@@ -104,42 +107,66 @@ def listed(folder: Path) -> list[str]:
 
 
 def batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """The rows of one file as Arrow batches."""
-    if path.suffix == f".{AVRO}":
-        yield from _avro_batches(path)
-        return
+    """The rows of one file as Arrow batches: whatever is damaged in it, what comes is rows that can
+    be used, or a RowFileError."""
+    yield from _avro_batches(path) if path.suffix == f".{AVRO}" else _parquet_batches(path)
+
+
+def _parquet_batches(path: Path) -> Iterator[pa.RecordBatch]:
     try:
         with pq.ParquetFile(path) as file:
             _check_columns(path, file.schema_arrow.names)
             for batch in file.iter_batches(batch_size=ROWS_A_BATCH, columns=list(Row._fields)):
                 yield _conformed(path, batch)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        _check_readable(path)
+    except (FileNotFoundError, MemoryError):
+        raise
+    except _PARQUET_DAMAGE as error:
+        _check_readable(path, error)
         raise RowFileError(
-            str(path), f"not a Parquet file of rows ({first})", "remove it or record it again"
+            str(path),
+            f"not a Parquet file of rows ({_said(error)})",
+            "remove it or record it again",
         ) from error
 
 
-def _check_readable(path: Path) -> None:
-    """Arrow tells what the system refuses and what is broken with the same error."""
-    try:
-        with path.open("rb") as file:
-            while file.read(1 << 20):
-                pass
-    except OSError as error:
-        raise UnreadFileError(
-            str(path), error.strerror or str(error), "make it readable"
-        ) from error
+def _check_readable(path: Path, error: Exception) -> None:
+    """Arrow tells what the system refuses and what is broken with the same error. What the system
+    refuses has its number, and may be over a moment later. That a path is no file Arrow finds by
+    itself, so what it calls broken is read once more."""
+    refused = error
+    if not _of_the_system(error):
+        try:
+            with path.open("rb") as file:
+                while file.read(1 << 20):
+                    pass
+        except OSError as again:
+            refused = again
+        else:
+            return
+    assert isinstance(refused, OSError)
+    assert refused.errno is not None
+    raise UnreadFileError(str(path), os.strerror(refused.errno), "make it readable") from refused
+
+
+def _of_the_system(error: Exception) -> bool:
+    """What Arrow and decompressors find in a file is an OSError, too, but one without a number."""
+    return isinstance(error, OSError) and error.errno is not None
+
+
+def _said(error: Exception) -> str:
+    """The first line of the message, as text that can be written anywhere."""
+    first = next(iter(str(error).splitlines()), "") or type(error).__name__
+    return first.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _conformed(path: Path, batch: pa.RecordBatch) -> pa.RecordBatch:
     """The very columns, in their order and types, whatever wrote them."""
-    if any(column.null_count for column in batch.columns):
-        raise RowFileError(str(path), "a column has a missing value", "record it again")
+    # A reader of Parquet takes any bytes for text.
+    batch.validate(full=True)
     ordered = [batch.column(field.name).cast(field.type) for field in ARROW_SCHEMA]
+    items = [column.flatten() for column in ordered if pa.types.is_list(column.type)]
+    if any(column.null_count for column in (*ordered, *items)):
+        raise RowFileError(str(path), "a column has a missing value", "record it again")
     return pa.RecordBatch.from_arrays(ordered, schema=ARROW_SCHEMA)
 
 
@@ -168,20 +195,36 @@ def _avro_schema() -> Any:
     return fastavro.parse_schema(json.loads(schema_text("observation")))
 
 
+class _Sized:
+    """A file that is asked for no more at once than it holds: a damaged length would be taken for a
+    need of memory."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._size = file, os.fstat(file.fileno()).st_size
+
+    def read(self, wanted: int) -> bytes:
+        return self._file.read(min(wanted, self._size))
+
+
 def _avro_batches(path: Path) -> Iterator[pa.RecordBatch]:
     import fastavro  # noqa: PLC0415 - only for Avro
 
     with path.open("rb") as source:
         try:
-            found = iter(fastavro.reader(source))
+            found = iter(fastavro.reader(_Sized(source)))  # type: ignore[arg-type]
             while True:
                 rows = [Row(**record) for record in islice(found, ROWS_A_BATCH)]  # type: ignore[arg-type]
                 if not rows:
                     return
-                yield to_arrow(rows)
-        except (ValueError, TypeError, EOFError, IndexError, KeyError, zlib.error) as error:
+                yield _conformed(path, to_arrow(rows))
+        except (MemoryError, RowFileError):
+            raise
+        except Exception as error:
+            # The schema is the file's own, so there is no end of what can go wrong with it.
+            if _of_the_system(error):
+                raise
             raise RowFileError(
                 str(path),
-                f"not an Avro file of rows ({type(error).__name__}: {error})",
+                f"not an Avro file of rows ({type(error).__name__}: {_said(error)})",
                 "remove it or record it again",
             ) from error

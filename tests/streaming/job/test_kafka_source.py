@@ -63,6 +63,9 @@ def bad_records(good: Row) -> dict[str, bytes]:
         ),
         "the observation record cannot be decoded": header() + b"\x02",
         "the observation is 3": to_bytes(ahead),
+        "a text of the observation record is not UTF-8": (
+            to_bytes(good._replace(subject="no-text")).replace(b"no-text", b"\xff\xfetext!", 1)
+        ),
     }
 
 
@@ -137,6 +140,6 @@ def test_a_topic_gives_the_alerts_of_the_recording_and_bad_records_are_kept_apar
     reasons = [line["reason"] for line in lines]
     for expected in bad_records(rows[0]):
         assert any(reason.startswith(expected) for reason in reasons), (expected, reasons)
-    assert len(lines) == 5
+    assert len(lines) == 6
     assert all(line["remedy"] for line in lines)
     assert lines[0]["source"] == f"kafka/{TOPICS[0]}"
