@@ -195,8 +195,10 @@ def _committed_out_of_office(sight: Sight, known: Ledger) -> Ledger:
             if reading.lineage and is_rising(reading.lineage) and known.epochs_end == known.end:
                 known = _going_on(known, reading.lineage, watermark)
             known = known._replace(end=watermark)
-        # Before topic ids a deleted topic is gone from every broker before it can be made again.
-        alone = in_office and sight.observation.topic_id is None
+        # Before topic ids a deleted topic is gone from every broker before it can be made again;
+        # and who was in office beside the ledger goes on in that epoch.
+        was = any(each.leader_epoch == reading.leader_epoch for each in known.beside)
+        alone = sight.observation.topic_id is None and (in_office or was)
         if alone or names_the_topic(sight, reading):
             for each in _committed_beside(known, reading, watermark):
                 known = known._replace(beside=_with(known.beside, each))

@@ -506,3 +506,21 @@ def test_a_loss_is_told_whole_also_where_brokers_do_not_name_their_epoch(
     watch.stop(1, 2).change(leader=3, epoch=1, isr=(3,))
     watch.log(3, leo=30, hw=30, epochs=lineage((0, 0), (1, 10))).see()
     assert watch.raised["TRN001"].offsets == OffsetRange(10, 20)
+
+
+@pytest.mark.parametrize("version", ["2.0.1", "2.4.1", "3.9.1"])
+def test_who_was_seen_in_office_goes_on_committing_when_nobody_is(version: str) -> None:
+    """Seed 111000 of the search, 2.0.1: elected uncleanly with 10 of 20, broker 2 has committed 12
+    when it is seen, in a round that straddles a change, and 16 when the controller names nobody.
+    The next leader has the old 20."""
+    topic_id = "topic-id-0000000000001" if version == "3.9.1" else None
+    watch = Watch(version=version, topic_id=topic_id)
+    watch.all_logs(epochs=lineage((0, 0)), topic_id=topic_id).settle()
+    watch.append(10).see()
+    watch.stop(1, 3).change(leader=2, epoch=1, isr=(2,), bracket=Bracket.STRADDLED)
+    watch.log(2, leo=12, hw=12, epochs=lineage((0, 0), (1, 10))).see()
+    watch.change(leader=-1, epoch=2, bracket=Bracket.COHERENT)
+    watch.log(2, leads=True, believes=1, leo=16, hw=16).see()
+    watch.stop(2).start(3).change(leader=3, epoch=3, isr=(3,))
+    watch.log(3, leads=True, epochs=lineage((0, 0), (3, 20))).see()
+    assert watch.raised["TRN001"].offsets == OffsetRange(10, 16)

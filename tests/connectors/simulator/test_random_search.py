@@ -84,7 +84,7 @@ FOUND = [
     *(("1.1.1", "late places", 34_009), ("1.1.1", "late places", 36_003)),
     *(("1.1.1", "disturbed", 34_012), ("1.1.1", "real timeouts", 34_004)),
     *(("0.8.2.2", "all faults", 36_013), ("1.1.1", "all faults", 34_003)),
-    ("1.1.1", "safe faults", 42_011),
+    *(("1.1.1", "safe faults", 42_011), ("2.0.1", "late places", 111_000)),
     *(("2.8.2", "every step", 42_012), ("3.9.1", "every step", 42_012)),
     ("4.1.1-kraft", "late places", 42_004),
     *(("3.9.1-kraft", "disturbed", 41_012), ("3.3.2-kraft", "disturbed", 41_012)),
