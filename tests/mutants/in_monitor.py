@@ -615,9 +615,21 @@ _MEMORY: Final = (
         ),
         (
             "mem-deposed-beyond-its-lineage",
-            "    if known >= end:\n        return 0\n",
+            "    if known >= end:\n        return None\n",
             "",
             "where a lineage does not reach nothing is known",
+        ),
+        (
+            "mem-compacted-lineages-that-differ",
+            "common = None if sight.compacted else _agree_up_to(sight, reading)",
+            "common = _agree_up_to(sight, reading)",
+            "lineages of a compacted topic differ lawfully",
+        ),
+        (
+            "mem-out-of-office-before-topic-ids",
+            "(in_office or was)",
+            "in_office",
+            "who was in office beside the ledger goes on in that epoch",
         ),
         (
             "mem-deposed-shows-nothing",
