@@ -31,6 +31,15 @@ CONF: Final = Path(__file__).resolve().parent.parent / "conf"
 _LEVELS: Final = {"debug": "debug", "info": "info", "warning": "warn", "error": "error"}
 _STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _KEPT_BATCHES: Final = 10
+# Every batch saves all of the state anew. On a disk what is not needed any more goes at once, so
+# that a checkpoint takes a few times the state; in a store that counts requests Spark's usual
+# pace is cheaper.
+_ON_DISK: Final = {
+    "spark.sql.streaming.minBatchesToRetain": "2",
+    "spark.sql.streaming.stateStore.maintenanceInterval": "2s",
+    "spark.sql.streaming.stateStore.minDeltasForSnapshot": "1",
+    "spark.sql.streaming.stateStore.rocksdb.compactOnCommit": "true",
+}
 ARCHIVE: Final = "tidestaff_archive"
 
 
@@ -212,6 +221,8 @@ def configuration(settings: Settings, jars: Sequence[Path] = ()) -> dict[str, st
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.local.dir": str((settings.work / "spark").resolve()),
         }
+    if settings.checkpoint_dir is None:
+        found |= _ON_DISK
     if jars:
         found["spark.jars"] = ",".join(str(jar.resolve()) for jar in jars)
     return found | {key: _text(value) for key, value in spark.conf.items()}

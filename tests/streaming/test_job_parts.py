@@ -223,6 +223,15 @@ def test_a_local_session_stays_on_loopback_and_the_last_word_is_the_users(tmp_pa
     assert "spark.driver.host" not in session.configuration(away)
 
 
+def test_a_checkpoint_is_small_on_a_disk_and_sparing_of_requests_elsewhere() -> None:
+    key = "spark.sql.streaming.minBatchesToRetain"
+    assert session.configuration(Settings())[key] == "2"
+    there = Settings.model_validate({"checkpoint_dir": "s3a://bucket/tidestaff"})
+    assert session.configuration(there)[key] == "10"
+    mine = Settings.model_validate({"spark": {"conf": {key: 7}}})
+    assert session.configuration(mine)[key] == "7"
+
+
 def test_workers_do_without_the_archives_spark_puts_on_their_path() -> None:
     paths = ["/s/python/lib/pyspark.zip", "/s/python/lib/py4j-0.10-src.zip", "/own/jobs.zip", "/x"]
     assert without_archives(paths) == ["/own/jobs.zip", "/x"]
