@@ -12,6 +12,8 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -25,6 +27,7 @@ JARS_DIR: Final = "TIDESTAFF_JARS_DIR"
 IVY_SETTINGS: Final = "TIDESTAFF_IVY_SETTINGS"
 _LINE: Final = re.compile(r"([\w.-]+):([\w.-]+):([\w.-]+)(?::([\w.-]+))? sha256:([0-9a-f]{64})")
 _LONGEST_S: Final = 600
+_LOOK_S: Final = 0.2
 
 
 class JarError(CommandError):
@@ -64,8 +67,10 @@ def jars(
     lock: Path = LOCK,
     environment: Mapping[str, str] | None = None,
     say: Callable[[str], None] = lambda _: None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> list[Path]:
-    """The paths of all jars of the lock file, every one of them verified."""
+    """The paths of all jars of the lock file, every one of them verified. Fetching ends when it is
+    `stopped`."""
     environment = os.environ if environment is None else environment
     wanted = locked(lock)
     given = environment.get(JARS_DIR)
@@ -75,7 +80,7 @@ def jars(
     missing = [jar for jar in wanted if not (folder / jar.file_name).is_file()]
     if missing:
         say(f"fetching {len(missing)} jars into {folder} (once)")
-        _fetch(missing, folder, environment)
+        _fetch(missing, folder, environment, stopped)
     return [_verified(folder / jar.file_name, jar) for jar in wanted]
 
 
@@ -110,7 +115,12 @@ def ivy_jar() -> Path:
     return found[-1]
 
 
-def _fetch(missing: Sequence[Jar], folder: Path, environment: Mapping[str, str]) -> None:
+def _fetch(
+    missing: Sequence[Jar],
+    folder: Path,
+    environment: Mapping[str, str],
+    stopped: Callable[[], bool],
+) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="tidestaff-ivy-") as scratch:
         place = Path(scratch)
@@ -120,21 +130,36 @@ def _fetch(missing: Sequence[Jar], folder: Path, environment: Mapping[str, str])
         if environment.get(IVY_SETTINGS):
             command += ["-settings", environment[IVY_SETTINGS]]
         command += ["-retrieve", f"{place}/got/[artifact]-[revision](-[classifier]).[ext]"]
-        try:
-            done = subprocess.run(  # noqa: S603 - our own command
-                command, capture_output=True, text=True, check=False, timeout=_LONGEST_S
-            )
-        except subprocess.TimeoutExpired:
-            raise _unfetched(missing, "it took too long") from None
+        said = _run(command, place / "said", stopped)
+        if said is None:
+            raise _unfetched(missing, "told to stop" if stopped() else "it took too long")
         lost = [jar for jar in missing if not (place / "got" / jar.file_name).is_file()]
         if lost:
-            raise _unfetched(lost, _said(done.stdout + done.stderr))
+            raise _unfetched(lost, _said(said))
         for jar in missing:
             _verified(place / "got" / jar.file_name, jar)
             # Whole or not at all: another process may be fetching the same.
             partial = folder / f".{jar.file_name}.{os.getpid()}"
             shutil.copyfile(place / "got" / jar.file_name, partial)
             partial.replace(folder / jar.file_name)
+
+
+def _run(command: Sequence[str], output: Path, stopped: Callable[[], bool]) -> str | None:
+    """What it says, None if it had to be ended before it was done."""
+    until = time.monotonic() + _LONGEST_S
+    with (
+        output.open("wb") as said,
+        subprocess.Popen(command, stdout=said, stderr=said) as fetching,  # noqa: S603 - our own
+    ):
+        try:
+            while fetching.poll() is None:
+                if stopped() or time.monotonic() > until:
+                    return None
+                with suppress(subprocess.TimeoutExpired):
+                    fetching.wait(_LOOK_S)
+        finally:
+            fetching.kill()
+    return output.read_text(encoding="utf-8", errors="replace")
 
 
 def _java(environment: Mapping[str, str]) -> str:

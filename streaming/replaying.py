@@ -13,6 +13,7 @@ from tidestaff.streaming.alerts.reading import AlertReader
 from tidestaff.streaming.alerts.store import AlertStore
 from tidestaff.streaming.checkpoint import CheckpointLock
 from tidestaff.streaming.commands.exits import CommandError
+from tidestaff.streaming.commands.leaving import leave_if
 from tidestaff.streaming.pipeline import Job
 from tidestaff.streaming.running import (
     StoreReceiver,
@@ -70,7 +71,8 @@ def replay(settings: Settings, max_batches: int | None, told: list[int]) -> Repl
     with ExitStack() as stack:
         stack.enter_context(CheckpointLock(settings.work))
         status.show("starting Spark")
-        spark = stack.enter_context(spark_session(settings, status))
+        spark = stack.enter_context(spark_session(settings, status, told))
+        leave_if(told)
         found = replay_on(spark, settings, max_batches, status, told)
         status.clear()
     return found

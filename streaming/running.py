@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 from tidestaff.streaming import session
 from tidestaff.streaming.alerts.store import AlertStore
 from tidestaff.streaming.checkpoint import CheckpointLock
-from tidestaff.streaming.commands.leaving import code_of
+from tidestaff.streaming.commands.leaving import code_of, leave_if
 from tidestaff.streaming.delivery import Dispatcher
 from tidestaff.streaming.jars import jars
 from tidestaff.streaming.metrics import Metrics
@@ -73,8 +73,13 @@ def quarantine_of(settings: Settings) -> Quarantine:
 
 
 @contextmanager
-def spark_session(settings: Settings, status: StatusLine) -> Iterator[SparkSession]:
-    found = jars(say=status.say) if settings.needs_kafka else []
+def spark_session(
+    settings: Settings, status: StatusLine, told: Sequence[int] = ()
+) -> Iterator[SparkSession]:
+    """Started only if nobody was told to stop before. Once it starts it comes up: a JVM that is
+    left alone half way stays behind."""
+    found = jars(say=status.say, stopped=lambda: bool(told)) if settings.needs_kafka else []
+    leave_if(told)
     with session.quiet_connections(settings.work / "logs"):
         spark = session.start(settings, found)
         try:
@@ -100,15 +105,11 @@ def run(settings: Settings, limits: Limits, told: list[int]) -> int:
         stack.callback(store.close)
         stack.enter_context(_web(settings, status))
         stories = Stories(journals(settings))
-        if told:
-            # What a library makes of the exception is its own affair: some go on without it.
-            return code_of(told)
-        spark = stack.enter_context(spark_session(settings, status))
+        spark = stack.enter_context(spark_session(settings, status, told))
         names = ", ".join(f"{c.name} ({c.source.type})" for c in settings.clusters)
         took = time.monotonic() - began
         status.say(f"Spark is up after {took:.0f} s; watching {names}; Ctrl-C ends")
-        if told:
-            return code_of(told)
+        leave_if(told)
         dispatcher = Dispatcher(store, routes, retention=settings.retention)
         dispatcher.start()
         stack.callback(dispatcher.stop)

@@ -1,9 +1,8 @@
-"""Told to stop while everything is still starting: it ends as told, whatever is under way."""
+"""Told to stop while everything is still starting: it ends as told, between two steps."""
 
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from typing import TYPE_CHECKING, Final
 
@@ -36,23 +35,21 @@ def ending_as_told(
 ) -> int:
     """Run `start` with the list that signals are written into, and end with their code.
 
-    A signal raises SystemExit wherever the program is, so that what is half started is ended in
-    good order. What comes up here may be something else: a class that is being made turns it into
-    a RuntimeError, a destructor drops it. The first is an end all the same; for the second, `start`
-    looks into the list when it is done starting.
+    A signal raises nothing: what comes up in the middle of an import, of a class that is being
+    made, of a destructor or of a call from C is dropped, or turned into something else, or ends
+    the program with a code of its own. `start` looks into the list where nothing is half done
+    (`leave_if`); what fails after the signal, because others were told, too, is an end all the
+    same. A second signal ends the program at once.
     """
     told: list[int] = []
 
-    def leave(number: int, _: FrameType | None) -> None:
+    def note(number: int, _: FrameType | None) -> None:
+        if told:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
         told.append(number)
-        raise SystemExit(code_of(told))
 
-    def unless_told(dropped: sys.UnraisableHookArgs) -> None:
-        if not told:
-            sys.__unraisablehook__(dropped)
-
-    before = {number: signal.signal(number, leave) for number in _TOLD_BY}
-    sys.unraisablehook = unless_told
+    before = {number: signal.signal(number, note) for number in _TOLD_BY}
     try:
         return start(told)
     except BaseException:
@@ -60,6 +57,11 @@ def ending_as_told(
             return code_of(told)
         raise
     finally:
-        sys.unraisablehook = sys.__unraisablehook__
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def leave_if(told: Sequence[int]) -> None:
+    """Nothing is half done here: who was told to stop does."""
+    if told:
+        raise SystemExit(code_of(told))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidestaff.streaming.commands.exits import CommandError, Exit
-from tidestaff.streaming.commands.leaving import ending_as_told
+from tidestaff.streaming.commands.leaving import ending_as_told, leave_if
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,6 +65,7 @@ def _run(options: Options, told: list[int]) -> int:
             "tidestaff run --json: the monitor goes on and has no end to put into one object",
             "take a sink of type jsonl for alerts, 'tidestaff alerts --json' or 'status --json'",
         )
+    leave_if(told)
     from tidestaff.streaming.running import Limits  # noqa: PLC0415 - slow
     from tidestaff.streaming.running import run as watch  # noqa: PLC0415
 

@@ -163,6 +163,19 @@ def test_a_jar_that_is_missing_is_named_with_the_remedy(tmp_path: Path) -> None:
     assert JARS_DIR in raised.value.problems[1]
 
 
+def test_fetching_ends_when_it_is_told_to_and_leaves_nobody_behind(tmp_path: Path) -> None:
+    lock, _ = lock_file(tmp_path, b"jar")
+    java = tmp_path / "home" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
+    java.chmod(0o755)
+    environment = {"JAVA_HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    pid = tmp_path / "pid"
+    with pytest.raises(JarError, match="could not fetch g:a:1: told to stop"):
+        jars(lock, environment, stopped=lambda: pid.exists() and pid.read_text().endswith("\n"))
+    assert not Path("/proc", pid.read_text().strip()).exists()
+
+
 def test_a_line_that_is_no_coordinate_is_named(tmp_path: Path) -> None:
     lock = tmp_path / "x.lock"
     lock.write_text("g:a sha256:1\n")

@@ -1,20 +1,20 @@
-"""A signal in the middle of starting ends the program as told, whatever becomes of the exception
-that it raises."""
+"""A signal in the middle of starting ends the program as told, wherever it comes."""
 
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from tidestaff.streaming import pipeline, session
 from tidestaff.streaming.commands.exits import INTERRUPTED
-from tidestaff.streaming.commands.leaving import ending_as_told, set_when_told
+from tidestaff.streaming.commands.leaving import ending_as_told, leave_if, set_when_told
 from tidestaff.streaming.pipeline import Job
 from tidestaff.streaming.running import Limits, run, stopped_by_signals
 from tidestaff.streaming.settings import Settings, WebSettings
@@ -26,65 +26,105 @@ Start = Callable[[list[int]], int]
 
 
 def told_while(where: Callable[[Callable[[], None]], object], number: int) -> Start:
-    def start(_: list[int]) -> int:
+    def start(told: list[int]) -> int:
         where(lambda: signal.raise_signal(number))
+        leave_if(told)
         return 7
 
     return start
 
 
-def in_plain_code(raise_it: Callable[[], None]) -> None:
-    raise_it()
+def in_plain_code(tell: Callable[[], None]) -> None:
+    tell()
 
 
-def while_a_class_is_made(raise_it: Callable[[], None]) -> object:
-    """Python turns what `__set_name__` raises into a RuntimeError: so with every enum."""
+def while_a_class_is_made(tell: Callable[[], None]) -> object:
+    """Python would turn what `__set_name__` raises into a RuntimeError: so with every enum."""
 
     class Named:
         def __set_name__(self, *_: object) -> None:
-            raise_it()
+            tell()
 
     return type("Made", (), {"member": Named()})
 
 
-def while_something_else_fails(raise_it: Callable[[], None]) -> None:
-    try:
-        raise_it()
-    finally:
-        raise OSError("a port that is half closed")
+def in_a_destructor(tell: Callable[[], None]) -> None:
+    """Python would drop what it raises, and print it."""
+
+    class Dropped:
+        def __del__(self) -> None:
+            tell()
+
+    Dropped()
+
+
+def in_a_library_that_catches_all(tell: Callable[[], None]) -> None:
+    with suppress(BaseException):
+        tell()
+
+
+def while_something_else_fails(tell: Callable[[], None]) -> None:
+    tell()
+    raise OSError("a port that is half closed")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 @pytest.mark.parametrize(
-    "where", [in_plain_code, while_a_class_is_made, while_something_else_fails]
+    "where",
+    [
+        in_plain_code,
+        while_a_class_is_made,
+        in_a_destructor,
+        in_a_library_that_catches_all,
+        while_something_else_fails,
+    ],
 )
 def test_it_ends_with_the_code_of_the_signal(
-    where: Callable[[Callable[[], None]], object], number: int, code: int
+    where: Callable[[Callable[[], None]], object],
+    number: int,
+    code: int,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     before = signal.getsignal(number)
     assert ending_as_told(told_while(where, number)) == code
     assert signal.getsignal(number) is before
+    assert capsys.readouterr().err == ""
+
+
+def test_nothing_is_broken_off_where_the_signal_comes() -> None:
+    done = []
+
+    def start(told: list[int]) -> int:
+        for _ in range(3):
+            if not told:
+                signal.raise_signal(signal.SIGTERM)
+            done.append(len(told))
+        leave_if(told)
+        return 7
+
+    assert ending_as_told(start) == 0
+    assert done == [1, 1, 1]
+
+
+def test_a_second_signal_ends_the_program_at_once() -> None:
+    program = (
+        "import os, signal, time\n"
+        "from tidestaff.streaming.commands.leaving import ending_as_told\n"
+        "def start(told):\n"
+        "    for _ in range(2):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        time.sleep(0.01)\n"
+        "    time.sleep(60)\n"
+        "    return 7\n"
+        "raise SystemExit(ending_as_told(start))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, timeout=50)
+    assert done.returncode == -signal.SIGTERM
 
 
 def test_half_a_replay_is_no_answer_whatever_signal_ended_it() -> None:
     start = told_while(in_plain_code, signal.SIGTERM)
     assert ending_as_told(start, lambda _: INTERRUPTED) == 130
-
-
-def test_what_a_destructor_drops_is_in_the_list_and_on_no_screen(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    class Dropped:
-        def __del__(self) -> None:
-            signal.raise_signal(signal.SIGTERM)
-
-    def start(told: list[int]) -> int:
-        Dropped()
-        assert told == [signal.SIGTERM]
-        return 0
-
-    assert ending_as_told(start) == 0
-    assert capsys.readouterr().err == ""
 
 
 def test_an_error_that_no_signal_caused_is_an_error() -> None:
@@ -161,11 +201,14 @@ def test_a_job_that_waits_ends_at_whatever_line_it_is_told_to(tmp_path: Path, li
     assert job.query is None or not job.query.isActive
 
 
-def test_what_was_told_and_dropped_while_it_was_imported_keeps_spark_from_starting(
-    tmp_path: Path,
-) -> None:
+def test_what_was_told_before_spark_is_started_keeps_it_from_starting(tmp_path: Path) -> None:
     settings = Settings(work_dir=str(tmp_path), web=WebSettings(enabled=False))
-    assert run(settings, Limits(), [signal.SIGINT]) == 130
+
+    def start(told: list[int]) -> int:
+        told.append(signal.SIGINT)
+        return run(settings, Limits(), told)
+
+    assert ending_as_told(start) == 130
     assert not (tmp_path / "logs" / "jvm.log").exists()
 
 
