@@ -47,7 +47,8 @@ class Replayed(NamedTuple):
 
 
 def settings_for(base: Settings, folder: Path, work: Path, files_per_batch: int) -> Settings:
-    """The base's operator and alert settings, on a recording."""
+    """The base's operator and alert settings, on a recording. What the base's own job keeps, and
+    where, is left alone."""
     if not folder.is_dir():
         raise CommandError(f"{folder}: there is no such directory, expected a recording")
     if not listed(folder):
@@ -60,6 +61,9 @@ def settings_for(base: Settings, folder: Path, work: Path, files_per_batch: int)
         "clusters": (Cluster(name=NAME, source=source),),
         "sinks": (),
         "checkpoint_dir": None,
+        "alerts": base.alerts.model_copy(update={"store": None}),
+        "view": base.view.model_copy(update={"store": None}),
+        "quarantine": base.quarantine.model_copy(update={"path": None}),
     }
     return base.model_copy(update={**changed, "work_dir": str(work)})
 

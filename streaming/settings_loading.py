@@ -14,6 +14,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from tidestaff.streaming.commands.arguments import did_you_mean
 from tidestaff.streaming.commands.exits import CommandError
 from tidestaff.streaming.settings import Settings
+from tidestaff.streaming.settings_yaml import UnreadableYamlError, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -112,12 +113,10 @@ def _read(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path}: not a text in UTF-8 ({error.reason})") from None
     try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        line = f", line {where.line + 1}" if where is not None else ""
-        said = getattr(error, "problem", None) or "not YAML"
-        raise SettingsError(f"{path}{line}: {said}: correct the YAML there") from None
+        content = parsed(text)
+    except UnreadableYamlError as error:
+        line = "" if error.line is None else f", line {error.line}"
+        raise SettingsError(f"{path}{line}: {error.problem}: correct the YAML there") from None
     if content is None:
         return {}
     if not isinstance(content, dict):
@@ -154,8 +153,8 @@ def _value_of(text: str) -> Any:
     """What YAML makes of it. A text stays as it is, unless it is quoted: a password may hold what
     YAML takes for a comment, or for the beginning of something else."""
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        value = parsed(text)
+    except UnreadableYamlError:
         return text
     plain_text = isinstance(value, str) and not text.lstrip().startswith(("'", '"'))
     hidden = value is None and text.lstrip().startswith("#")

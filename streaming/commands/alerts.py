@@ -223,12 +223,23 @@ def _story_lines(found: dict[str, Any]) -> Iterator[str]:
     yield from labelled([("claim", found["claim"]), *details_of(found)], indent=2)
 
 
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A container may run under a number that no name belongs to.
+        raise CommandError(
+            "tidestaff alerts ack: this user has no name on this machine, expected --who",
+            "say who takes it on, as in --who anna",
+        ) from None
+
+
 def _acknowledge(reader: AlertReader, options: Options) -> int:
     if not options.why:
         raise CommandError(
             "tidestaff alerts ack: --why is missing", "say what you do about it; it is kept"
         )
-    who = options.who or getpass.getuser()
+    who = options.who or _user()
     now = int(time.time() * 1_000)
     alert = reader.acknowledge(options.id, who=who, why=options.why, now_ms=now)
     if options.json:

@@ -10,7 +10,7 @@ from tidestaff.streaming.commands.exits import CommandError, Exit
 from tidestaff.streaming.commands.run import add_config_option
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from tidestaff.streaming.commands.arguments import CommandParser, Options
     from tidestaff.streaming.settings import Settings
@@ -36,7 +36,9 @@ def run(options: Options) -> int:
     settings = load(options.config)
     if options.work_dir:
         settings = settings.model_copy(update={"work_dir": options.work_dir})
-    found = status_of(settings, int(time.time() * 1_000))
+    # Without a file nobody has said which clusters are meant: all that the store knows are.
+    known = None if options.config is None else _named(settings)
+    found = status_of(settings, int(time.time() * 1_000), known)
     code = exit_code(found)
     if options.json:
         print(json.dumps({**found, "exit_code": int(code)}, indent=2))
@@ -45,7 +47,19 @@ def run(options: Options) -> int:
     return code
 
 
-def status_of(settings: Settings, now_ms: int) -> dict[str, Any]:
+def _named(settings: Settings) -> set[str] | None:
+    """Of the configuration; None where a source brings clusters of names of its own."""
+    from tidestaff.streaming.settings import DirectSource, SimulatorSource  # noqa: PLC0415 - slow
+
+    if all(isinstance(c.source, DirectSource | SimulatorSource) for c in settings.clusters):
+        return {cluster.name for cluster in settings.clusters}
+    return None
+
+
+def status_of(
+    settings: Settings, now_ms: int, known: Collection[str] | None = None
+) -> dict[str, Any]:
+    """`known`: who is watched. Others are told, and nothing is expected of them."""
     from tidestaff.streaming.alerts.errors import StoreError  # noqa: PLC0415 - slow
     from tidestaff.streaming.alerts.reading import AlertReader  # noqa: PLC0415
     from tidestaff.streaming.checkpoint import running  # noqa: PLC0415
@@ -69,7 +83,11 @@ def status_of(settings: Settings, now_ms: int) -> dict[str, Any]:
         "running": running(settings.work),
         "silence_ms": settings.operator.silence_ms,
         "clusters": {
-            cluster: {"newest_ms": at_ms, "age_ms": now_ms - at_ms}
+            cluster: {
+                "newest_ms": at_ms,
+                "age_ms": now_ms - at_ms,
+                "watched": known is None or cluster in known,
+            }
             for cluster, at_ms in sorted(clocks.items())
             if cluster in _watched(clocks)
         },
@@ -92,8 +110,9 @@ def _watched(clocks: dict[str, int]) -> set[str]:
 
 
 def exit_code(found: dict[str, Any]) -> Exit:
-    stale = [c for c in found["clusters"].values() if c["age_ms"] > found["silence_ms"]]
-    if found["running"] is None or stale or not found["clusters"]:
+    watched = [c for c in found["clusters"].values() if c["watched"]]
+    stale = [c for c in watched if c["age_ms"] > found["silence_ms"]]
+    if found["running"] is None or stale or not watched:
         return Exit.CRITICAL
     failing = [sink for sink in found["sinks"] if sink["failing_since_ms"] is not None]
     return Exit.WARNING if failing or found["totals"].get("quarantined") else Exit.OK
@@ -111,7 +130,11 @@ def _lines(found: dict[str, Any]) -> list[str]:
         ]
     )
     rows = [
-        (name, when(c["newest_ms"]), f"{how_long(c['age_ms'])} ago")
+        (
+            name,
+            when(c["newest_ms"]),
+            f"{how_long(c['age_ms'])} ago" + ("" if c["watched"] else ", not watched any more"),
+        )
         for name, c in found["clusters"].items()
     ]
     lines += ["", *table(("CLUSTER", "NEWEST OBSERVATION", "AGE"), rows)] if rows else []

@@ -1,12 +1,14 @@
 """One Parquet file for each range of the outbox that was delivered.
 
 The name holds the store and the range, alerts-STORE-FIRST-LAST.parquet, and a file appears whole or
-not at all, so the names alone tell what has been delivered.
+not at all. Names tell where to look for what was delivered already; the ids within tell what it
+was: a store that was put back from a copy gives the same places to other transitions.
 """
 
 from __future__ import annotations
 
 import re
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from tidestaff.streaming.alerts.outbox import Outgoing
 
 REMEDY: Final = "check that the directory exists, is writable and has room"
-_NAME: Final = re.compile(r"alerts-([0-9a-f]+)-(\d+)-(\d+)\.parquet")
+_NAME: Final = re.compile(r"alerts-([0-9a-f]+)-(\d+)-(\d+)(?:-\d+)?\.parquet")
 
 _INT: Final = ("schema_version", "number", "partition", "broker", "leader_epoch")
 _MEMBER: Final = pa.struct(
@@ -54,13 +56,13 @@ class ParquetSink:
     def __init__(self, directory: Path | str, *, name: str = "parquet") -> None:
         self.name = name
         self.directory = Path(directory)
-        self._last: dict[str, int] = {}
+        self._ends: dict[str, int] = {}
 
     def deliver(self, outgoing: Sequence[Outgoing]) -> None:
         try:
             self._write(outgoing)
         except OSError as error:
-            self._last.clear()
+            self._ends.clear()
             problem = f"{self.directory} cannot be written ({error.strerror or 'write failed'})"
             raise SinkError(self.name, problem, REMEDY) from error
 
@@ -68,27 +70,47 @@ class ParquetSink:
         """Nothing is kept open."""
 
     def _write(self, outgoing: Sequence[Outgoing]) -> None:
-        store_id = outgoing[0].store_id
-        last = self._last_seq(store_id)
-        new = [each for each in outgoing if each.seq > last]
+        store_id, first = outgoing[0].store_id, outgoing[0].seq
+        new = list(outgoing)
+        if first <= self._end(store_id):
+            known = self._known(store_id, first)
+            new = [each for each in outgoing if each.transition.id not in known]
         if not new:
             return
-        name = f"alerts-{store_id}-{new[0].seq:012d}-{new[-1].seq:012d}.parquet"
+        path = self._free_name(f"alerts-{store_id}-{new[0].seq:012d}-{new[-1].seq:012d}")
         # Readers of a directory pass over names that begin with a dot.
-        hidden = self.directory / f".{name}.tmp"
+        hidden = self.directory / f".{path.name}.tmp"
         pq.write_table(_table(new), hidden)
-        hidden.replace(self.directory / name)
-        self._last[store_id] = new[-1].seq
+        hidden.replace(path)
+        self._ends[store_id] = max(self._end(store_id), new[-1].seq)
 
-    def _last_seq(self, store_id: str) -> int:
-        if store_id not in self._last:
+    def _end(self, store_id: str) -> int:
+        """The highest place of this store that a file is of."""
+        if store_id not in self._ends:
             self.directory.mkdir(parents=True, exist_ok=True)
             for left_over in self.directory.glob(".alerts-*.parquet.tmp"):
                 left_over.unlink()
-            found = [_NAME.fullmatch(path.name) for path in self.directory.iterdir()]
-            ends = [int(match[3]) for match in found if match and match[1] == store_id]
-            self._last[store_id] = max(ends, default=0)
-        return self._last[store_id]
+            ends = [int(match[3]) for _, match in self._files(store_id)]
+            self._ends[store_id] = max(ends, default=0)
+        return self._ends[store_id]
+
+    def _known(self, store_id: str, first: int) -> set[str]:
+        """Ids of what the files hold that reach to this place or beyond it."""
+        reaching = [path for path, match in self._files(store_id) if int(match[3]) >= first]
+        return {
+            each
+            for path in reaching
+            for each in pq.read_table(path, columns=["id"])["id"].to_pylist()
+        }
+
+    def _files(self, store_id: str) -> list[tuple[Path, re.Match[str]]]:
+        named = ((path, _NAME.fullmatch(path.name)) for path in self.directory.iterdir())
+        return [(path, match) for path, match in named if match and match[1] == store_id]
+
+    def _free_name(self, stem: str) -> Path:
+        names = (stem if again == 0 else f"{stem}-{again}" for again in count())
+        paths = (self.directory / f"{name}.parquet" for name in names)
+        return next(path for path in paths if not path.exists())
 
 
 def _table(outgoing: Sequence[Outgoing]) -> pa.Table:

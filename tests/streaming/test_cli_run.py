@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
 import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 from tidestaff.streaming.alerts.store import AlertStore
+from tidestaff.streaming.checkpoint import CheckpointLock
 from tidestaff.streaming.cli import main
 from tidestaff.streaming.commands.exits import CommandError
-from tidestaff.streaming.replaying import Replayed
+from tidestaff.streaming.replaying import Replayed, settings_for
 from tidestaff.streaming.settings import Settings
+from tidestaff.streaming.settings_loading import load
 from tidestaff.streaming.sources.row_files import listed
 
 if TYPE_CHECKING:
@@ -259,6 +262,61 @@ def test_status_says_that_nobody_watches(work: Path, capsys: pytest.CaptureFixtu
     assert list(found["clusters"]) == ["east"]
     assert main(["status", "--work-dir", str(work)]) == 2
     assert "no: start it with 'tidestaff run'" in capsys.readouterr().out
+
+
+def test_status_expects_nothing_of_a_cluster_that_is_not_watched_any_more(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the store's cluster (east, silent for years) nothing is expected once it is taken out."""
+    config = tmp_path / "t.yaml"
+    config.write_text("clusters: [{name: west, source: {type: simulator}}]")
+    now_ms = int(time.time() * 1_000)
+    store = AlertStore(work / "alerts.sqlite", Settings().policy, lambda: now_ms)
+    heard = {"bucket": 0, "rows": 1, "clocks": {"west": now_ms}}
+    store.process_batch("query", 1, [("stats", now_ms, json.dumps(heard))])
+    store.close()
+    with CheckpointLock(work):
+        assert main(["status", "--work-dir", str(work)]) == 2
+        capsys.readouterr()
+        assert main(["status", "--work-dir", str(work), "--config", str(config)]) == 0
+        told = capsys.readouterr().out.splitlines()
+        (east,) = [line for line in told if line.startswith("east")]
+        assert east.endswith("ago, not watched any more")
+        config.write_text("clusters: [{name: east, source: {type: simulator}}]")
+        assert main(["status", "--work-dir", str(work), "--config", str(config)]) == 2
+        config.write_text("clusters: [{name: any, source: {type: recording, path: x}}]")
+        assert main(["status", "--work-dir", str(work), "--config", str(config)]) == 2
+
+
+def test_whoever_has_no_name_on_the_machine_says_who_takes_an_alert_on(
+    work: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 12345")
+
+    monkeypatch.setattr("getpass.getuser", nameless)
+    where = ["--work-dir", str(work)]
+    main(["alerts", "--json", *where])
+    (found,) = json.loads(capsys.readouterr().out)["alerts"]
+    assert main(["alerts", "ack", found["fingerprint"], "--why", "x", *where]) == 3
+    assert "no name on this machine, expected --who" in capsys.readouterr().err
+    told = ["alerts", "ack", found["fingerprint"], "--why", "x", "--who", "ada", *where]
+    assert main(told) == 0
+
+
+def test_a_replay_leaves_alone_what_the_base_s_own_job_keeps(tmp_path: Path) -> None:
+    (tmp_path / "r.parquet").touch()
+    config = tmp_path / "t.yaml"
+    config.write_text(
+        "alerts: {store: /kept/alerts.sqlite}\nview: {store: /kept/state.sqlite}\n"
+        "quarantine: {path: /kept/q.jsonl}\ncheckpoint_dir: hdfs://kept/checkpoint\n"
+    )
+    found = settings_for(load(config, {}), tmp_path, tmp_path / "work", 4)
+    places = (found.store_path, found.state_path, found.quarantine_path)
+    assert {path.relative_to(tmp_path / "work").parts[0] for path in places} == {
+        *("alerts.sqlite", "state.sqlite", "quarantine")
+    }
+    assert found.checkpoint_dir is None
 
 
 def test_the_archive_is_a_package_and_the_same_every_time(tmp_path: Path) -> None:

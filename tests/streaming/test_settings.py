@@ -162,6 +162,39 @@ KAFKA = "clusters: [{name: a, source: {type: kafka, bootstrap_servers: b, topics
             id="not-yaml",
         ),
         pytest.param(
+            "web: {enabled: false}\nsinks: []\nweb: {port: 9000}",
+            {},
+            "FILE, line 3: the key 'web' stands there twice, first in line 1: correct the YAML "
+            "there",
+            id="of-a-key-that-stands-there-twice-the-first-would-be-lost",
+        ),
+        pytest.param(
+            "operator: {buckets: 2024-13-45}",
+            {},
+            "FILE, line 1: this looks like a number or a date and is none; quote a text: "
+            "correct the YAML there",
+            id="a-date-that-is-none",
+        ),
+        pytest.param(
+            f"operator: {{buckets: {'9' * 5000}}}",
+            {},
+            "FILE, line 1: this looks like a number or a date and is none; quote a text: "
+            "correct the YAML there",
+            id="a-number-beyond-all-bounds",
+        ),
+        pytest.param(
+            "operator: &all {buckets: *all}",
+            {},
+            "FILE, line 1: an alias stands within what it stands for: correct the YAML there",
+            id="a-part-that-holds-itself",
+        ),
+        pytest.param(
+            "a: " + "[" * 5000,
+            {},
+            "FILE: it is nested too deeply: correct the YAML there",
+            id="brackets-without-end",
+        ),
+        pytest.param(
             "- a",
             {},
             "FILE: found a list, expected keys and values; correct it, or compare with "
@@ -305,12 +338,23 @@ def test_a_new_sink_for_people_begins_at_the_present_and_an_archive_at_the_begin
         "{0123456789abcdef",
         "key: 0123456789abcdef",
         "2026-11-18 00:00:00",
+        "2026-13-45 00:00:00",
     ],
 )
 def test_a_variable_that_yaml_takes_for_something_else_is_still_a_text(token: str) -> None:
     given = load(None, {"TIDESTAFF_WEB__TOKEN": token}).web.token
     assert given is not None
     assert given.get_secret_value() == token
+
+
+def test_parts_that_are_taken_over_may_be_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text(
+        "clusters:\n"
+        "  - &a {name: a, source: &s {type: simulator, partitions: 2}}\n"
+        "  - {<<: *a, name: b, source: {<<: *s, partitions: 3}}\n"
+    )
+    assert [each.name for each in load(path, {}).clusters] == ["a", "b"]
 
 
 def test_a_variable_may_be_quoted_or_null_or_a_list() -> None:

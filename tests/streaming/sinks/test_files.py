@@ -172,6 +172,31 @@ def test_a_new_store_counts_from_one_and_loses_nothing(tmp_path: Path) -> None:
     assert len(ids(tmp_path)) == 6
 
 
+def test_a_store_that_was_put_back_from_a_copy_loses_nothing_and_repeats_nothing(
+    tmp_path: Path,
+) -> None:
+    told = many(8)
+    ParquetSink(tmp_path).deliver(told[:2])
+    ParquetSink(tmp_path).deliver(told[2:5])
+    # The copy was taken after the first two: their places come again, with other transitions.
+    after = [told[3], *told[5:]]
+    after = [each._replace(seq=seq) for seq, each in enumerate(after, 3)]
+    sink = ParquetSink(tmp_path)
+    sink.deliver(after[:3])
+    sink.deliver(after[1:])
+    ParquetSink(tmp_path).deliver(after)
+    assert sorted(ids(tmp_path)) == sorted(each.transition.id for each in told)
+
+
+def test_a_range_that_comes_again_with_other_transitions_does_not_replace_its_file(
+    tmp_path: Path,
+) -> None:
+    told = many(6)
+    ParquetSink(tmp_path).deliver(told[:3])
+    ParquetSink(tmp_path).deliver([e._replace(seq=n) for n, e in enumerate(told[3:], 1)])
+    assert sorted(ids(tmp_path)) == sorted(each.transition.id for each in told)
+
+
 def test_parquet_holds_all_that_the_transition_holds(tmp_path: Path) -> None:
     told = [*parcels(loss()), *life_of_a_group()]
     told = [each._replace(seq=seq) for seq, each in enumerate(told, 1)]
