@@ -28,6 +28,8 @@ class Folder(Protocol):
     def is_dir(self) -> bool: ...
     def iterdir(self) -> Iterable[Self]: ...
     def read_text(self, encoding: str) -> str: ...
+    def with_name(self, name: str) -> Self: ...
+    def rename(self, target: Self) -> object: ...
 
 
 class CheckpointLock:
@@ -114,6 +116,26 @@ def _numbers(folder: Folder) -> list[int]:
     """Batches with an entry, newest first."""
     found = folder.iterdir() if folder.is_dir() else ()
     return sorted((int(path.name) for path in found if path.name.isdigit()), reverse=True)
+
+
+def newest(checkpoint: Folder, entries: str) -> int:
+    """The newest batch that is planned (`offsets`) or done (`commits`), -1 where none is."""
+    return max(_numbers(checkpoint / entries), default=-1)
+
+
+def name_of(checkpoint: Folder) -> str | None:
+    """The name of its query; None of a checkpoint that is not there, or has lost it."""
+    try:
+        return query_id(checkpoint)
+    except (FileNotFoundError, ValueError, LookupError, TypeError):
+        return None
+
+
+def put_aside(checkpoint: Folder, at_ms: int) -> str:
+    """Under another name, which is returned: somebody may want to look at it."""
+    name = f"{checkpoint.name}.aside-{at_ms}"
+    checkpoint.rename(checkpoint.with_name(name))
+    return name
 
 
 def query_id(checkpoint: Folder) -> str:

@@ -46,6 +46,14 @@ class HadoopFolder:
         finally:
             stream.close()
 
+    def with_name(self, name: str) -> HadoopFolder:
+        return HadoopFolder(self._spark, f"{self.uri.rpartition('/')[0]}/{name}")
+
+    def rename(self, target: HadoopFolder) -> None:
+        files, path = self._opened()
+        if not files.rename(path, target._opened()[1]):
+            raise OSError(f"{self.uri} cannot be renamed to {target.uri}")
+
     def _opened(self) -> tuple[Any, Any]:
         context: Any = self._spark.sparkContext
         path = context._jvm.org.apache.hadoop.fs.Path(self.uri)  # noqa: SLF001 - no public way

@@ -25,6 +25,15 @@ class Quarantine:
         if records:
             self.write(query_id, batch_id, records)
 
+    def last_batch(self, query_id: str) -> int | None:
+        """The newest batch of this query that had something to be put aside."""
+        last = self._written[1] if self._written[0] == query_id else self._last_batch(query_id)
+        return None if last < 0 else last
+
+    def set_back(self, query_id: str, batch_id: int) -> None:
+        """Batches beyond this one are other ones when they come again."""
+        self._written = query_id, batch_id
+
     def write(self, query_id: str, batch: int, records: Sequence[dict[str, Any]]) -> None:
         if self._written[0] != query_id:
             self._written = query_id, self._last_batch(query_id)

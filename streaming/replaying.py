@@ -14,6 +14,7 @@ from tidestaff.streaming.alerts.store import AlertStore
 from tidestaff.streaming.checkpoint import CheckpointLock
 from tidestaff.streaming.commands.exits import CommandError
 from tidestaff.streaming.commands.leaving import leave_if
+from tidestaff.streaming.one_time import make_of_one_time
 from tidestaff.streaming.pipeline import Job
 from tidestaff.streaming.running import (
     StoreReceiver,
@@ -99,8 +100,11 @@ def replay_on(
     settings.work.mkdir(parents=True, exist_ok=True)
     store = AlertStore(settings.store_path, settings.policy, now_ms)
     try:
-        receiver = StoreReceiver(store, lambda _: None)
-        job = Job(spark, settings, [receiver, quarantine_of(settings)], live=False)
+        quarantine = quarantine_of(settings)
+        receivers = [StoreReceiver(store, lambda _: None), quarantine]
+        job = Job(spark, settings, receivers, live=False)
+        say = (lambda _: None) if status is None else status.say
+        make_of_one_time(job.folder, store, quarantine, say)
 
         def at_end() -> bool:
             return str(job.read_up_to.get(NAME, "")) >= names[-1]

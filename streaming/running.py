@@ -19,6 +19,7 @@ from tidestaff.streaming.commands.leaving import code_of, leave_if
 from tidestaff.streaming.delivery import Dispatcher
 from tidestaff.streaming.jars import jars
 from tidestaff.streaming.metrics import Metrics
+from tidestaff.streaming.one_time import make_of_one_time
 from tidestaff.streaming.pipeline import Job
 from tidestaff.streaming.quarantine import Quarantine
 from tidestaff.streaming.routes import routes_of
@@ -120,7 +121,8 @@ def run(settings: Settings, limits: Limits, told: list[int]) -> int:
             if metrics is not None:
                 metrics.after_batch(report, time.monotonic() - job.batch_began, store)
 
-        receivers: list[Receiver] = [StoreReceiver(store, judged), quarantine_of(settings)]
+        quarantine = quarantine_of(settings)
+        receivers: list[Receiver] = [StoreReceiver(store, judged), quarantine]
         if settings.view.enabled:
             state = stack.enter_context(_state(settings, status))
             receivers.append(state)
@@ -128,6 +130,7 @@ def run(settings: Settings, limits: Limits, told: list[int]) -> int:
                 metrics.ladder = state.ladder
                 metrics.covered = partial(covered_in, settings)
         job = Job(spark, settings, receivers, view=settings.view.enabled, since_ms=since_ms)
+        make_of_one_time(job.folder, store, quarantine, status.say)
         watcher = Watcher(job, store, status, stories, limits)
         with stopped_by_signals(job, told):
             job.watch(watcher.look, status.say)

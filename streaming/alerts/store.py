@@ -105,6 +105,16 @@ class AlertStore:
             stats=batch.stats,
         )
 
+    def last_batch(self, query_id: str) -> int | None:
+        """The newest batch of this query that was taken; None where nothing is known of it."""
+        with self._lock, told_as_store_errors(self.path):
+            return self._last_batch(query_id)
+
+    def set_back(self, query_id: str, batch_id: int) -> None:
+        """Batches beyond this one are other ones when they come again."""
+        with self._writing():
+            self._db.execute("INSERT OR REPLACE INTO batches VALUES (?, ?)", (query_id, batch_id))
+
     def report(self, health: HealthObservation) -> tuple[Transition, ...]:
         """Take a finding that the job makes of itself: a sink fails, or is well again."""
         found = [raised_by(health, each) for each in _violations(health)]

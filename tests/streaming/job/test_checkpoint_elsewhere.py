@@ -41,6 +41,13 @@ def test_a_job_goes_on_from_a_checkpoint_elsewhere(
     assert checkpoint.planned(folder) == checkpoint.done(folder) != {}
     assert checkpoint.query_id(folder) == checkpoint.query_id(tmp_path / "store" / "checkpoint")
 
+    # A store that knows nothing of it: it is put aside there, and everything is judged anew.
+    anew = settings_for(base, recording, tmp_path / "anew", 20)
+    third = replay_on(spark, anew.model_copy(update={"checkpoint_dir": uri}))
+    assert [t.text for t in third.transitions] == [t.text for t in expected]
+    names = sorted(path.name for path in (tmp_path / "store").iterdir())
+    assert [name.partition("-")[0] for name in names] == ["checkpoint", "checkpoint.aside"]
+
 
 def test_a_replay_never_runs_on_the_checkpoint_of_the_job(recording: Path, tmp_path: Path) -> None:
     base = Settings(checkpoint_dir="s3a://bucket/live")
