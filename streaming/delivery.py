@@ -87,6 +87,9 @@ class Housekeeping:
             since_ms=state.failing_since_ms,
         )
         self._store.report(health)
+        for worker in self._workers:
+            if worker.name == name:
+                worker.was_reported()
 
 
 class Dispatcher:

@@ -30,6 +30,7 @@ from tidestaff.streaming.status_line import StatusLine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from tidestaff.streaming.alerts.transition import Transition
+    from tidestaff.streaming.pipeline import Receiver
 
 NAME: Final = "replay"
 _PAGE: Final = 10_000
@@ -101,7 +102,7 @@ def replay_on(
     store = AlertStore(settings.store_path, settings.policy, now_ms)
     try:
         quarantine = quarantine_of(settings)
-        receivers = [StoreReceiver(store, lambda _: None), quarantine]
+        receivers: list[Receiver] = [StoreReceiver(store, lambda _: None), quarantine]
         job = Job(spark, settings, receivers, live=False)
         say = (lambda _: None) if status is None else status.say
         make_of_one_time(job.folder, store, quarantine, say)

@@ -44,9 +44,12 @@ _LISTS: Final = ("clusters", "sinks")
 _REFERENCE: Final = re.compile(r"\$\{(env|file):([^}]+)\}")
 _HIDDEN: Final = "***"
 _USER_IN_URL: Final = re.compile(r"(?<=://)[^/?#@\s]+@")
+_QUERY_OF_URL: Final = re.compile(r"(://[^?#\s]+\?)[^#\s]+")
+# Of a Java property among options: -Djavax.net.ssl.trustStorePassword=...
+_SECRET_OPTION: Final = re.compile(r"(-D[^=\s]*(?:password|secret|token|key)[^=\s]*=)\S+", re.I)
 # Spark's and Kafka's settings have names of their own; those of files and places are no secrets.
 _SECRET_NAME: Final = re.compile(
-    r"(password|passphrase|secret|token|jaas|digest$|(access|account|private)[._]?key"
+    r"(password|passphrase|secret|token|jaas|credentials$|digest$|(access|account|private)[._]?key"
     r"|(keystore|encryption)[._]key$|[._]sas[._])"
     r"(?!.*[._](file|location|path|url|provider|mechanism|class|type)$)",
     re.IGNORECASE,
@@ -65,11 +68,12 @@ def load(path: Path | None, environment: Mapping[str, str] | None = None) -> Set
     content = copy.deepcopy(_SMALL) if path is None else _read(path)
     overridden = _override(content, environment)
     problems: list[str] = []
-    content = _resolved(content, environment, "", problems)
+    written: dict[tuple[str, ...], str] = {}
+    content = _resolved(content, environment, (), problems, written)
     if problems:
         raise SettingsError(*(f"{place}: {problem}" for problem in problems))
     try:
-        return _validated(content, environment, overridden)
+        return _validated(content, environment, overridden).with_written(written)
     except ValidationError as error:
         raise SettingsError(
             *(_problem(place, each, overridden) for each in error.errors()), _REMEDY
@@ -99,7 +103,19 @@ def _not_texts(error: ValidationError) -> list[ErrorDetails]:
 
 def effective(settings: Settings) -> str:
     """The configuration that is in force, as YAML, with every secret hidden."""
-    return yaml.safe_dump(plain(settings), sort_keys=False, default_flow_style=False)
+    return yaml.safe_dump(shown(settings), sort_keys=False, default_flow_style=False)
+
+
+def shown(settings: Settings) -> Any:
+    """As `plain`; a value that came from a variable or a file is shown as it was written."""
+    found = plain(settings)
+    for path, text in settings.written.items():
+        held = found
+        for key in path[:-1]:
+            held = held[int(key) if isinstance(held, list) else key]
+        last = path[-1]
+        held[int(last) if isinstance(held, list) else last] = text
+    return found
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -181,20 +197,31 @@ def _put(content: Any, keys: list[str], value: Any) -> None:
     _put(content[key], rest, value)
 
 
-def _resolved(value: Any, environment: Mapping[str, str], path: str, problems: list[str]) -> Any:
-    """`${env:NAME}` and `${file:PATH}` stand for what is there."""
+def _resolved(
+    value: Any,
+    environment: Mapping[str, str],
+    keys: tuple[str, ...],
+    problems: list[str],
+    written: dict[tuple[str, ...], str],
+) -> Any:
+    """`${env:NAME}` and `${file:PATH}` stand for what is there. What stood there goes into
+    `written`: the value may be a secret under a key that does not sound like one."""
     if isinstance(value, dict):
         return {
-            key: _resolved(each, environment, f"{path}.{key}".lstrip("."), problems)
+            key: _resolved(each, environment, (*keys, str(key)), problems, written)
             for key, each in value.items()
         }
     if isinstance(value, list):
         return [
-            _resolved(each, environment, f"{path}.{number}", problems)
+            _resolved(each, environment, (*keys, str(number)), problems, written)
             for number, each in enumerate(value)
         ]
     if not isinstance(value, str):
         return value
+    path = ".".join(keys)
+    if "\0" in value:
+        problems.append(f"{path}: it holds a NUL character: remove it")
+        return ""
 
     def look_up(match: re.Match[str]) -> str:
         kind, name = match[1], match[2]
@@ -210,7 +237,10 @@ def _resolved(value: Any, environment: Mapping[str, str], path: str, problems: l
         problems.append(f"{path}: the environment variable {name} of {match[0]} is not set: set it")
         return ""
 
-    return _REFERENCE.sub(look_up, value)
+    found = _REFERENCE.sub(look_up, value)
+    if found != value:
+        written[keys] = value
+    return found
 
 
 def _problem(place: str, error: ErrorDetails, overridden: Mapping[str, str]) -> str:
@@ -295,7 +325,8 @@ def plain(value: Any, *, reveal: bool = False) -> Any:
     if isinstance(value, list | tuple):
         return [plain(each, reveal=reveal) for each in value]
     if isinstance(value, str) and not reveal:
-        return _USER_IN_URL.sub(f"{_HIDDEN}@", value)
+        value = _QUERY_OF_URL.sub(rf"\1{_HIDDEN}", _USER_IN_URL.sub(f"{_HIDDEN}@", value))
+        return _SECRET_OPTION.sub(rf"\1{_HIDDEN}", value)
     if isinstance(value, re.Pattern):
         return value.pattern
     return value

@@ -51,6 +51,8 @@ def configure(parser: CommandParser, _: Sequence[str]) -> None:
 
 
 def run(options: Options) -> int:
+    stopping = threading.Event()
+    set_when_told(stopping)
     from tidestaff.streaming.settings_loading import load  # noqa: PLC0415 - slow
 
     if (options.config is None) == (options.bootstrap_server is None):
@@ -59,8 +61,6 @@ def run(options: Options) -> int:
         )
     settings = load(options.config)
     clusters = _clusters(options, settings)
-    stopping = threading.Event()
-    set_when_told(stopping)
     if options.to is not None:
         return _to_files(options, clusters, stopping)
     return _to_topic(options, settings, clusters, stopping)

@@ -44,14 +44,14 @@ def configure(parser: CommandParser, _: Sequence[str]) -> None:
 
 
 def run(options: Options) -> int:
+    stopping = threading.Event()
+    set_when_told(stopping)
     from tidestaff.streaming.recording import Recorder, record_all  # noqa: PLC0415 - slow
     from tidestaff.streaming.settings_loading import load  # noqa: PLC0415
 
     settings = load(options.config)
     if options.fast and options.rounds is None:
         raise CommandError("--fast without --rounds would never end: say how many rounds")
-    stopping = threading.Event()
-    set_when_told(stopping)
     recorders = [
         Recorder(cluster, options.out, options.format, options.rounds_per_file)
         for cluster in settings.clusters

@@ -53,12 +53,12 @@ def run(options: Options) -> int:
 
 
 def _run(options: Options, told: list[int]) -> int:
-    from tidestaff.streaming.settings_loading import effective, load, plain  # noqa: PLC0415 - slow
+    from tidestaff.streaming.settings_loading import effective, load, shown  # noqa: PLC0415 - slow
 
     settings = load(options.config)
     if options.print_config:
-        shown = json.dumps(plain(settings), indent=2) + "\n" if options.json else None
-        print(shown or effective(settings), end="")
+        text = json.dumps(shown(settings), indent=2) + "\n" if options.json else None
+        print(text or effective(settings), end="")
         return Exit.OK
     if options.json:
         raise CommandError(

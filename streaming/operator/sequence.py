@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from tidestaff.connectors.wire import Row
 
-MAX_HELD: Final = 16
+MAX_HELD: Final = 256
+"""Of one subject, when one row is missing: as many as come within the lateness, were they to come
+every 40 ms. It bounds what a source that has gone mad can make us keep."""
 
 
 class Sequence:

@@ -115,6 +115,10 @@ class SinkWorker:
         problem = f"sink {self.name} has not answered for {lasted_s:.0f} s"
         remedy = "look whether the receiver hangs; the job goes on when it answers"
         self._store.report(self._health(ProblemKind.SINK_FAILING, problem, remedy))
+        self.was_reported()
+
+    def was_reported(self) -> None:
+        """There is an alert about this sink: that it is well is to be said when it is."""
         self._alerted = True
 
     def _attempt(self) -> Pause:

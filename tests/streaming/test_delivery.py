@@ -263,6 +263,22 @@ def test_a_full_spool_drops_the_oldest_and_says_so(shop: Shop) -> None:
     house.close()
 
 
+def test_what_a_full_spool_dropped_is_over_when_the_sink_is_well(shop: Shop) -> None:
+    """An outage too short for an alert of its own, or a burst at a sink that is well."""
+    box = Box()
+    worker = worker_of(shop, box)
+    worker.attempt()
+    shop.batch(*(event("raised", 1_000, partition=number) for number in range(30)))
+    house = Housekeeping(shop.store, Retention(spool_rows=10), around(shop), [worker])
+    house.attempt()
+    assert told(shop)[-1] == "SRC005 firing"
+    worker.attempt()
+    shop.clock.at_ms += 60_000
+    house.attempt()
+    assert told(shop)[-1] == "SRC005 resolved"
+    house.close()
+
+
 def test_a_sink_that_hangs_is_an_alert_although_it_never_failed(shop: Shop) -> None:
     box = Box()
     worker = worker_of(shop, box)

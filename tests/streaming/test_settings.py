@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from pathlib import Path
 from typing import Any, get_args
@@ -13,7 +14,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic_core import PydanticUndefined
 from tidestaff.streaming.routes import routes_of
 from tidestaff.streaming.settings import Cluster, Settings, Sink, Source
-from tidestaff.streaming.settings_loading import SettingsError, effective, load, plain
+from tidestaff.streaming.settings_loading import SettingsError, effective, load, plain, shown
 
 REFERENCE = Path(__file__).resolve().parents[2] / "conf" / "tidestaff.yaml"
 
@@ -167,6 +168,12 @@ KAFKA = "clusters: [{name: a, source: {type: kafka, bootstrap_servers: b, topics
             "FILE, line 3: the key 'web' stands there twice, first in line 1: correct the YAML "
             "there",
             id="of-a-key-that-stands-there-twice-the-first-would-be-lost",
+        ),
+        pytest.param(
+            'work_dir: "a\\0b"',
+            {},
+            "FILE: work_dir: it holds a NUL character: remove it",
+            id="no-path-has-such-a-character",
         ),
         pytest.param(
             "operator: {buckets: 2024-13-45}",
@@ -397,6 +404,35 @@ def test_secrets_are_never_printed(tmp_path: Path) -> None:
     url = settings.sinks[0].model_dump()["url"]
     assert isinstance(url, SecretStr)
     assert url.get_secret_value() == "gesecret"
+
+
+def test_a_secret_under_a_name_that_does_not_sound_like_one_is_not_printed(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text(
+        "sinks:\n"
+        "  - {type: webhook, url: 'http://h', template: '{\"routing_key\": \"${env:PW}\"}'}\n"
+        "  - {type: alertmanager, url: 'http://am:9093/?t=${env:PW}', labels: {x: '${env:PW}'}}\n"
+        "  - {type: alertmanager, name: two, url: 'http://u:pwsecret@am:9093/?t=pwsecret'}\n"
+        "clusters:\n"
+        "  - name: a\n"
+        "    source:\n"
+        "      type: direct\n"
+        "      collector: brokers\n"
+        "      options: {bootstrap_servers: 'b:1', sasl.oauthbearer.client.credentials: pwsecret}\n"
+        "spark:\n"
+        "  conf:\n"
+        "    spark.driver.extraJavaOptions: '-Dx=y -Djavax.net.ssl.trustStorePassword=pwsecret'\n"
+        "    spark.any.thing: '${env:PW}'\n"
+    )
+    settings = load(path, {"PW": "pwsecret"})
+    told = effective(settings)
+    assert "pwsecret" not in told
+    assert "pwsecret" not in json.dumps(shown(settings))
+    assert '{"routing_key": "${env:PW}"}' in told
+    assert "spark.any.thing: ${env:PW}" in told
+    assert "-Dx=y -Djavax.net.ssl.trustStorePassword=***" in told
+    assert "http://***@am:9093/?***" in told
+    assert settings.spark.conf["spark.any.thing"] == "pwsecret"
 
 
 def test_secrets_among_the_settings_of_spark_and_of_clients_are_not_printed(

@@ -101,11 +101,25 @@ def test_rows_of_a_second_source_are_used_only_when_the_first_falls_silent() -> 
     assert entry.sequence.source == "standby"
 
 
+def test_a_row_that_is_late_by_less_than_the_lateness_is_put_in_order() -> None:
+    """Rounds of 500 ms and the default lateness: the rows that overtake it all wait for it."""
+    rows = _partition_rows(60)
+    assert rows[21].observed_at_ms - rows[20].observed_at_ms == 500
+    in_order, other = Bucket(Limits()), Bucket(Limits())
+    in_order.process(block_of(rows))
+    other.process(block_of([*rows[:20], *rows[21:39]]))
+    then = other.process(block_of([rows[20], *rows[39:]]))
+    assert then.counts["late"] == 0
+    key = "simulated", "a-0"
+    assert other.partitions[key].sequence.at_ms == in_order.partitions[key].sequence.at_ms
+
+
 def test_what_waits_is_bounded() -> None:
     rows = _partition_rows(60)
+    more = [rows[-1]._replace(observed_at_ms=rows[-1].observed_at_ms + n) for n in range(1, 300)]
     bucket = Bucket(Limits(lateness_ms=3_600_000))
     bucket.process(block_of(rows[:1]))
-    bucket.process(block_of([row._replace(previous_at_ms=1) for row in rows[2:]]))
+    bucket.process(block_of([row._replace(previous_at_ms=1) for row in [*rows[2:], *more]]))
     held = bucket.partitions["simulated", "a-0"].sequence.held
     assert len(held) == MAX_HELD
 
