@@ -25,6 +25,7 @@ from tidestaff.streaming.sources.row_files import (
     first_ms,
     listed,
     to_arrow,
+    writer_of,
 )
 from tidestaff.streaming.sources.steady_clock import SteadyClock
 
@@ -43,6 +44,8 @@ FOLDER_OPTION, AFTER_OPTION, TICK_OPTION = "journals", "after", "tick_ms"
 SINCE_OPTION: Final = "since_ms"
 ROUNDS_A_BATCH: Final = 20
 TASKS: Final = 4
+# No name of a cluster has it, and it comes after all that a name has.
+_BETWEEN: Final = "|"
 
 Offset = dict[str, Any]
 
@@ -171,21 +174,35 @@ class RowReader(DataSourceStreamReader):
 
 
 class Feed:
-    """A folder of row files that is read in the order of its names."""
+    """A folder of row files that is read in the order of its names.
+
+    Several recorders may go on writing it, one for each cluster: each writes its own files in
+    order, but one may end a file after another has ended a later one. So an offset is the newest
+    file of each that was read, the newest of all first.
+    """
 
     def __init__(self, folder: Path, files_a_batch: int) -> None:
         self.folder, self.files_a_batch = folder, files_a_batch
 
     def next_after(self, last: str) -> str:
         """Up to where the next batch reads; `last` itself where nothing is new."""
-        new = [name for name in self.names() if name > last]
-        return new[: self.files_a_batch][-1] if new else last
+        read = _newest_by_writer(last)
+        new = [name for name in self.names() if name > read.get(writer_of(name), "")]
+        if not new:
+            return last
+        read |= {writer_of(name): name for name in new[: self.files_a_batch]}
+        return _BETWEEN.join(sorted(read.values(), reverse=True))
 
     def names(self) -> list[str]:
         return listed(self.folder)
 
     def paths(self, start: str, end: str) -> list[str]:
-        return [str(self.folder / name) for name in self.names() if start < name <= end]
+        after, to = _newest_by_writer(start), _newest_by_writer(end)
+        return [
+            str(self.folder / name)
+            for name in self.names()
+            if after.get(writer_of(name), "") < name <= to.get(writer_of(name), "")
+        ]
 
     def forget(self, last: str) -> None:
         """A recording is kept."""
@@ -213,6 +230,10 @@ class CollectedFeed(Feed):
 
     def stop(self) -> None:
         self.collecting.stop()
+
+
+def _newest_by_writer(offset: str) -> dict[str, str]:
+    return {writer_of(name): name for name in offset.split(_BETWEEN) if name}
 
 
 def feed_of(cluster: Cluster, journals: Path, after: str, since_ms: int | None = None) -> Feed:

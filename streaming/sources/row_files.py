@@ -28,7 +28,8 @@ _PARQUET_DAMAGE: Final = (
     *(pa.ArrowException, OSError),
     *(ValueError, TypeError, LookupError, ArithmeticError),
 )
-_NAME: Final = re.compile(r"([0-9]{15})-[0-9]{8}\.(?:parquet|avro)")
+_WRITER: Final = re.compile(r"[0-9]{15}-[0-9]{8}-(.+)\.(?:parquet|avro)")
+_NAME: Final = re.compile(r"([0-9]{15})-[0-9]{8}(?:-.+)?\.(?:parquet|avro)")
 
 
 class RowFileError(ConsistencyError):
@@ -74,6 +75,12 @@ def to_rows(batch: pa.RecordBatch) -> list[Row]:
 
 def file_name(first_ms: int, counter: int, suffix: str) -> str:
     return f"{first_ms:015d}-{counter:08d}.{suffix}"
+
+
+def writer_of(name: str) -> str:
+    """Who wrote it, as the name says: a recorder puts its cluster's name there."""
+    found = _WRITER.fullmatch(name)
+    return found[1] if found else ""
 
 
 def first_ms(name: str) -> int:

@@ -101,6 +101,30 @@ def test_a_file_that_comes_later_is_read(tmp_path: Path, recording: list[dict[st
     assert [each.observed_at_ms for each in rows_between(source, start, end)] == [99]
 
 
+def test_a_file_that_another_recorder_ends_after_a_later_one_is_read_too(tmp_path: Path) -> None:
+    """Each recorder writes its own files in order; together they do not."""
+    folder = tmp_path / "rec"
+    folder.mkdir()
+    told = [{"name": "r", "source": {"type": "recording", "path": str(folder)}}]
+
+    def ends(at_ms: int, cluster: str) -> None:
+        name = file_name(at_ms, 1, "parquet").replace(".", f"-{cluster}.")
+        write(folder / name, [row(at_ms)])
+
+    source, start, seen = reader_of(tmp_path, told), {}, []
+    order = [(9, "b"), (8, "a"), (19, "b"), (18, "a"), (17, "new-3.9"), (29, "b"), (28, "a")]
+    for number, (at_ms, cluster) in enumerate(order):
+        ends(at_ms, cluster)
+        if number % 2:
+            source = reader_of(tmp_path, told, start)
+        end = source.latestOffset()
+        seen += [each.observed_at_ms for each in rows_between(source, start, end)]
+        assert source.latestOffset() == end
+        start = end
+    assert seen == [at_ms for at_ms, _ in order]
+    assert start["r"] > max(path.name for path in folder.iterdir())
+
+
 @pytest.mark.parametrize("suffix", ["parquet", "avro"])
 def test_a_broken_file_is_told_and_the_rest_goes_on(tmp_path: Path, suffix: str) -> None:
     folder = tmp_path / "rec"
