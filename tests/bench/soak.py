@@ -1,8 +1,9 @@
 """A long run of the job on a large cluster under faults: memory, state, latency, and the truth.
 
 `python -m tests.bench.soak --minutes 20 --partitions 20000 --write` feeds a simulated cluster in
-real time (tests/bench/feed.py) through Spark, the alert store and the JSON lines sink, and compares
-what was raised with what the simulator knows to be lost.
+real time (tests/bench/feed.py) through the job as it stands, with default settings, its own source,
+the alert store, the page's state and the JSON lines sink, and compares what was raised with what
+the simulator knows to be lost.
 """
 
 from __future__ import annotations
@@ -16,26 +17,27 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidestaff.consistency.catalogue import BY_CODE
 from tidestaff.consistency.verdict import FindingClass
-from tidestaff.streaming import codec
-from tidestaff.streaming.alerts.batch import OutputRow
-from tidestaff.streaming.alerts.policy import AlertPolicy
 from tidestaff.streaming.alerts.store import AlertStore
 from tidestaff.streaming.delivery import Dispatcher, Route
-from tidestaff.streaming.operator.judging import judge
+from tidestaff.streaming.pipeline import Job
+from tidestaff.streaming.running import StoreReceiver, quarantine_of
 from tidestaff.streaming.session import start
 from tidestaff.streaming.settings import Settings
 from tidestaff.streaming.sinks.jsonl import JsonLinesSink
-from tidestaff.streaming.view.limits import HistoryLimits
-from tidestaff.streaming.view.store import StateStore
+from tidestaff.streaming.view.store import StateReceiver, StateStore
 
 from tests.bench.processes import resident_mb, resident_mb_by_program
 from tests.bench.report import write_table
 
-BUCKETS: Final = 16
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidestaff.streaming.alerts.batch import OutputRow
+
 LOOKS: Final = 4
 """How often memory is looked at in parts, evenly over the run, each time after a collection."""
 GRAVE: Final = (FindingClass.LOSS, FindingClass.DIVERGENCE, FindingClass.PROTOCOL)
@@ -67,75 +69,85 @@ class Lines:
         self._sink.close()
 
 
-def run(partitions: int, minutes: int, *, work: Path) -> dict[str, Any]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    feed = work / "feed"
-    feed.mkdir()
-    settings = Settings.model_validate({"work_dir": str(work / "data")})
-    spark = start(settings)
-    store = AlertStore(work / "alerts.sqlite", AlertPolicy(), lambda: int(1_000 * time.time()))
-    lines = Lines(work / "alerts.jsonl")
-    dispatcher = Dispatcher(store, [Route(lines)])
-    dispatcher.start()
-    page = StateStore(work / "state.sqlite", HistoryLimits())
-    batches: list[dict[str, Any]] = []
-    last = time.perf_counter()
-    child: subprocess.Popen[bytes] | None = None
+class Measured:
+    """A receiver of the job as the others are: what each batch took and what it left in memory."""
 
-    def batch(frame: Any, number: int) -> None:
-        nonlocal last
-        rows = [OutputRow(*row) for row in frame.collect()]
-        store.process_batch("soak", number, rows)
-        page.take("soak", number, rows)
-        dispatcher.notify()
+    def __init__(self) -> None:
+        self.batches: list[dict[str, Any]] = []
+        self.without: int | None = None
+        self._last = time.perf_counter()
+
+    def process_batch(self, _: str, __: int, rows: Sequence[OutputRow]) -> None:
         stats = [json.loads(row.payload) for row in rows if row.kind == "stats"]
         now = time.perf_counter()
-        batches.append(
+        self.batches.append(
             {
                 "at_s": time.time(),
-                "memory_mb": resident_mb(without=child.pid if child else None),
-                "wall_s": now - last,
+                "memory_mb": resident_mb(without=self.without),
+                "wall_s": now - self._last,
                 **{
                     name: sum(one[name] for one in stats)
                     for name in ("rows", "stepped", "state_bytes", "quarantined", "late")
                 },
             }
         )
-        last = now
+        self._last = now
 
-    source = spark.readStream.schema(codec.ROW_SCHEMA).option("maxFilesPerTrigger", 2)
-    query = (
-        judge(source.parquet(str(feed)), buckets=BUCKETS, run=str(work), view="soak")
-        .writeStream.foreachBatch(batch)
-        .option("checkpointLocation", str(work / "checkpoint"))
-        .trigger(processingTime="200 milliseconds")
-        .start()
-    )
+
+def run(partitions: int, minutes: int, *, work: Path) -> dict[str, Any]:
+    """The job as `tidestaff run` makes it, with its own source, on a recording that goes on."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    feed = work / "feed"
+    feed.mkdir()
+    source = {"type": "recording", "path": str(feed), "files_per_batch": 2}
+    clusters = [{"name": "load", "source": source}]
+    settings = Settings.model_validate({"work_dir": str(work / "data"), "clusters": clusters})
+    spark = start(settings)
+    store = AlertStore(settings.store_path, settings.policy, lambda: int(1_000 * time.time()))
+    lines = Lines(work / "alerts.jsonl")
+    dispatcher = Dispatcher(store, [Route(lines)])
+    dispatcher.start()
+    page = StateStore(settings.state_path, settings.history)
+    measured = Measured()
+    receivers = [
+        StoreReceiver(store, lambda _: dispatcher.notify()),
+        quarantine_of(settings),
+        StateReceiver(page, print),
+        measured,
+    ]
+    job = Job(spark, settings, receivers, view=True)
     command = [sys.executable, "-m", "tests.bench.feed", str(feed)]
     size = ["--partitions", str(partitions), "--minutes", str(minutes)]
     child = subprocess.Popen([*command, *size])
+    measured.without = child.pid
     looks: list[dict[str, float]] = []
     began = time.monotonic()
+    seen, quiet_since = -1, began
+
+    def over() -> bool:
+        """When the feed has ended and nothing has come for a while."""
+        nonlocal seen, quiet_since
+        now = time.monotonic()
+        due_s = 60 * minutes * (len(looks) + 1) / LOOKS - _BEFORE_END_S
+        if len(looks) < LOOKS and now - began > due_s:
+            looks.append(_memory_in_parts(spark, child.pid, page_file=settings.state_path))
+        if child.poll() is None or seen != len(measured.batches):
+            seen, quiet_since = len(measured.batches), now
+        return now - quiet_since > _AFTER_S / 2
+
     try:
-        while child.poll() is None and query.isActive:
-            time.sleep(0.5)
-            if time.monotonic() - began > 60 * minutes * (len(looks) + 1) / LOOKS - _BEFORE_END_S:
-                looks.append(_memory_in_parts(spark, child.pid, page_file=work / "state.sqlite"))
-        _until_read(query, feed, batches)
-        failed = None if query.isActive else query.exception()
+        job.watch(over, print)
     finally:
         if child.poll() is None:
             child.kill()
-        query.stop()
         dispatcher.drain(10)
         dispatcher.stop()
         page.close()
+        store.close()
         spark.stop()
-    if failed is not None:
-        raise SystemExit(str(failed)[:3_000])
     truth = json.loads((work / "truth.json").read_text(encoding="utf-8"))
     entered = {int(p.stem): p.stat().st_mtime for p in feed.glob("*.parquet")}
-    return outcome(truth, lines.alerts, batches, entered) | {"looks": looks}
+    return outcome(truth, lines.alerts, measured.batches, entered) | {"looks": looks}
 
 
 def _memory_in_parts(spark: Any, feed_pid: int, *, page_file: Path) -> dict[str, float]:
@@ -150,15 +162,6 @@ def _memory_in_parts(spark: Any, feed_pid: int, *, page_file: Path) -> dict[str,
         "resident memory of Python, driver and workers": sum(resident.values()),
         "state store of the page, on disk": page_file.stat().st_size / 2**20,
     }
-
-
-def _until_read(query: Any, feed: Path, batches: list[dict[str, Any]]) -> None:
-    """Until nothing has come for a while."""
-    deadline = time.monotonic() + 120
-    seen = -1
-    while time.monotonic() < deadline and query.isActive and seen != len(batches):
-        seen = len(batches)
-        time.sleep(_AFTER_S / 2)
 
 
 def outcome(
