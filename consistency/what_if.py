@@ -52,7 +52,7 @@ class Change(NamedTuple):
     @property
     def one_copy_left(self) -> bool:
         """One in-sync copy of several: the next failure takes it offline, or loses."""
-        few = len(self.after.isr) == 1 and not self.after.offline
+        few = self.after.in_sync == 1 and not self.after.offline
         return few and len(self.before.assignment.target) > 1
 
 

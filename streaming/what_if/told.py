@@ -168,7 +168,7 @@ def _stop_row(change: Change) -> tuple[str, ...]:
     if after.lost is not None:
         what.append(f"LOSES {after.lost}")
     if change.newly_under_min_isr:
-        what.append(f"under min ISR ({len(after.isr)} of {change.minimum})")
+        what.append(f"under min ISR ({after.in_sync} of {change.minimum})")
     elif change.one_copy_left:
         what.append("one copy left")
     for cut in after.cuts:

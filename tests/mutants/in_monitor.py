@@ -1069,8 +1069,8 @@ _PREDICTIONS: Final = (
         ),
         (
             "fct-min-isr-reached-is-under",
-            "len(after.isr) < minimum,",
-            "len(after.isr) <= minimum,",
+            "in_sync < minimum,",
+            "in_sync <= minimum,",
             "at min ISR writes go on",
         ),
         (
