@@ -34,6 +34,8 @@ _WITHOUT_WEIGHT: Final = (
     "registrations",
     # Which of two controllers counts is known.
     "/migration",
+    # How far contents were compared.
+    "verify_state ",
     # Whose majority is counted by itself.
     "controller ",
 )
