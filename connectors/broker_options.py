@@ -28,8 +28,8 @@ class BrokerOptions:
     `header_fetches` are requests for batch headers to one broker in a round, for the lineages of
     followers. After a leader epoch has changed, `burst_rounds` more samples are taken of at most
     `burst_partitions` partitions. With `verify_bytes_per_round` contents of replicas are compared
-    as well, about so many bytes of each; `verify_state` is the file that keeps how far. A pass over
-    a partition begins anew `verify_again_after_ms` after it began.
+    as well, on average so many bytes of each; `verify_state` is the file that keeps how far. A pass
+    over a partition begins anew `verify_again_after_ms` after it began.
     """
 
     bootstrap_servers: str

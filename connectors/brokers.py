@@ -156,6 +156,8 @@ class BrokerConnector:
         partitions = list(self._observations(sight))
         if self._digests is not None:
             partitions = self._digests.add_to(partitions, began)
+            for problem in self._digests.problems():
+                notes.problems[problem.place] = problem
         seen += partitions
         told = self._health.close_round(notes.problems.values(), began, self.rounds)
         return [*seen, *self._burst(sight, notes), *told]

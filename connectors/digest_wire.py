@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tidestaff.consistency.model import BrokerId, OffsetRange, TopicPartition
 
 PARTITION_BYTES: Final = 1 << 20
+ONE_BATCH_BYTES: Final = 1 << 16
+"""To begin with where one batch is asked for: brokers send at least one, or more is asked for."""
 PARTITIONS: Final = 8
 _LARGEST: Final = 1 << 26
 
@@ -61,11 +63,18 @@ class _Reading:
     """One range on its way."""
 
     def __init__(
-        self, partition: TopicPartition, offsets: OffsetRange, *, check: bool, keep: bool
+        self,
+        partition: TopicPartition,
+        offsets: OffsetRange,
+        *,
+        check: bool,
+        keep: bool,
+        bytes_at_once: int,
     ) -> None:
         self.partition = partition
         self.position = offsets.start
-        self.bytes_at_once = PARTITION_BYTES
+        self.bytes_at_once = bytes_at_once
+        self.bytes_used = 0
         self._data: bytes | memoryview = b""
         look = self._intact if check or keep else None
         self.fold = Fold(offsets, check=look, keep=keep)
@@ -86,6 +95,7 @@ class _Reading:
         self._data = records
         at, stop = self.fold.scan(records, 0, position=0, limit=len(records))
         self._data = b""
+        self.bytes_used += at
         self.position = max(self.position, self.fold.last_offset + 1)
         if stop is Stop.BROKEN:
             why = "" if self.fold.broken is None else f": {self.fold.broken.reason}"
@@ -133,7 +143,8 @@ class WireRanges:
     def __init__(self, reader: RecordsReader, pace: Callable[[int], None] = lambda _: None) -> None:
         self._reader, self._pace = reader, pace
         self.topic_ids: dict[str, str | None] = {}
-        self.bytes_moved = self.requests = 0
+        self.bytes_moved = self.bytes_used = self.requests = 0
+        """A fetch brings at least some bytes more than the batches it was for."""
         self.refused: dict[BrokerId, dict[TopicPartition, str]] = {}
         """What a broker did not hand out when it was last asked, and why."""
 
@@ -143,9 +154,10 @@ class WireRanges:
         asked: Sequence[tuple[TopicPartition, OffsetRange]],
         *,
         check: bool = False,
+        bytes_at_once: int = PARTITION_BYTES,
     ) -> dict[TopicPartition, RangeDigest]:
         """Partitions that are refused are left out."""
-        found = self._read(broker, asked, check=check, keep=False)
+        found = self._read(broker, asked, check=check, keep=False, bytes_at_once=bytes_at_once)
         return {each.partition: each.answer for each in found if each.answer is not None}
 
     def marks(
@@ -161,8 +173,12 @@ class WireRanges:
         *,
         check: bool,
         keep: bool,
+        bytes_at_once: int = PARTITION_BYTES,
     ) -> list[_Reading]:
-        readings = [_Reading(p, offsets, check=check, keep=keep) for p, offsets in asked]
+        readings = [
+            _Reading(p, offsets, check=check, keep=keep, bytes_at_once=bytes_at_once)
+            for p, offsets in asked
+        ]
         waiting = deque(readings)
         refused = self.refused[broker] = {}
         while waiting:
@@ -184,6 +200,7 @@ class WireRanges:
                 if each.answer is None and not each.lost:
                     # Whoever had to give way comes first the next time.
                     (waiting.append if found.records else waiting.appendleft)(each)
+        self.bytes_used += sum(each.bytes_used for each in readings)
         self._find(broker, {each.partition: each for each in readings if each.lost})
         return readings
 

@@ -71,15 +71,17 @@ def controller_failover(
 ) -> tuple[PartitionState, ...]:
     """What a new controller writes to one partition as it takes over, in order.
 
-    It starts its replicas before its partitions, the other way round than on a broker's death: a
-    replica that is not live is taken out of the ISR first, which leaves a partition it led without
-    a leader, and the election that follows is a second write. So where the controller's own broker
-    dies, the partitions it led rise by two leader epochs. (KafkaController.onControllerFailover:
-    replicaStateMachine.startup, then partitionStateMachine.startup.)
+    It starts its replicas before its partitions, the other way round than on a broker's death: from
+    2.4 on a replica that is not live is taken out of the ISR first, which leaves a partition it led
+    without a leader, and the election that follows is a second write. So where the controller's own
+    broker dies, the partitions it led rise by two leader epochs. Before 2.4 only replicas that are
+    live are started: those partitions rise by one, and where the dead broker followed nothing is
+    written; it leaves the ISR when its leader finds it behind. (KafkaController
+    .onControllerFailover: replicaStateMachine.startup, then partitionStateMachine.startup.)
     """
     writes: list[PartitionState] = []
     latest = state
-    for replica in assignment:
+    for replica in assignment if rules.new_controller_removes_dead else ():
         if replica not in live:
             removed = remove_from_isr(
                 latest,

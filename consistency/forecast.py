@@ -38,13 +38,16 @@ class ForecastCut(NamedTuple):
 
 
 class PartitionForecast(NamedTuple):
-    """The state a stop leads to, and what it costs. `missing` names what could not be told."""
+    """The state a stop leads to, and what it costs. `in_sync` are those of the ISR that go on: one
+    that died with the controller stays listed before 2.4. `missing` names what could not be
+    told."""
 
     topic: str
     partition: int
     leader: BrokerId
     leader_epoch: int
     isr: tuple[BrokerId, ...]
+    in_sync: int
     leader_changes: bool
     unclean: bool
     offline: bool
@@ -74,6 +77,7 @@ def forecast(
         rules=observation.rules,
     )
     leader_changes = after.leader != before.leader
+    in_sync = sum(broker not in stopping for broker in after.isr)
     readings = {reading.broker: reading for reading in observation.replicas}
     missing: list[str] = []
     lost, cuts = None, tuple[ForecastCut, ...]()
@@ -85,12 +89,13 @@ def forecast(
         leader=after.leader,
         leader_epoch=after.leader_epoch,
         isr=after.isr,
+        in_sync=in_sync,
         leader_changes=leader_changes,
         unclean=leader_changes
         and after.leader >= 0
         and after.leader not in {*before.isr, *before.elr},
         offline=after.leader == NO_LEADER,
-        under_min_isr=after.leader == NO_LEADER or len(after.isr) < minimum,
+        under_min_isr=after.leader == NO_LEADER or in_sync < minimum,
         lost=lost,
         cuts=cuts,
         missing=tuple(missing),

@@ -187,6 +187,7 @@ class RuleSet:
     leader_recovery_state: bool
     isr_may_become_empty_in_zookeeper: bool
     controller_removal_bumps_epoch: bool
+    new_controller_removes_dead: bool
     isr_shrink_bumps_epoch: bool
     empty_isr_counts_as_shrink: bool
     log_dir_failures_reach_kraft_controller: bool
@@ -281,6 +282,7 @@ def rules_for(
         leader_recovery_state=at_least(3, 2) and speaks >= _protocol("3.2-IV0"),
         isr_may_become_empty_in_zookeeper=not kraft and not at_least(1, 1),
         controller_removal_bumps_epoch=not kraft,
+        new_controller_removes_dead=not kraft and at_least(2, 4),
         isr_shrink_bumps_epoch=kraft
         and (speaks < _protocol("3.6-IV0") or (migrating and not at_least(4, 0))),
         empty_isr_counts_as_shrink=kraft and not at_least(3, 8),

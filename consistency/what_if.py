@@ -39,6 +39,11 @@ class Change(NamedTuple):
         return self.after.offline and self.before.state.leader >= 0
 
     @property
+    def offline_already(self) -> bool:
+        """Nobody leads it, and nobody will: one replica less is there that may come to lead."""
+        return self.after.offline and self.before.state.leader < 0
+
+    @property
     def newly_under_min_isr(self) -> bool:
         """Writers that want all acknowledgements are refused from then on."""
         held = self.before.state.leader >= 0 and len(self.before.state.isr) >= self.minimum
@@ -47,7 +52,7 @@ class Change(NamedTuple):
     @property
     def one_copy_left(self) -> bool:
         """One in-sync copy of several: the next failure takes it offline, or loses."""
-        few = len(self.after.isr) == 1 and not self.after.offline
+        few = self.after.in_sync == 1 and not self.after.offline
         return few and len(self.before.assignment.target) > 1
 
 
@@ -64,6 +69,10 @@ class StopForecast(NamedTuple):
     @property
     def offline(self) -> tuple[Change, ...]:
         return tuple(each for each in self.changes if each.newly_offline)
+
+    @property
+    def offline_already(self) -> tuple[Change, ...]:
+        return tuple(each for each in self.changes if each.offline_already)
 
     @property
     def under_min_isr(self) -> tuple[Change, ...]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tidestaff.streaming.settings import Cluster
     from tidestaff.streaming.what_if.seen import Seen
     from tidestaff.streaming.what_if.told import Told
+    from tidestaff.streaming.what_if.unread import Asked
 
 EXAMPLES: Final = """\
 questions:
@@ -56,6 +57,7 @@ _AT_ONCE: Final[Mapping[str, Mapping[str, int]]] = {
 """Who looks for some seconds tells what is wrong in the first round, and leaves comparing contents
 (and the file that says how far) to the monitor."""
 _HEADER_FETCHES: Final = 20
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 def configure(parser: CommandParser, _: Sequence[str]) -> None:
@@ -76,25 +78,24 @@ def configure(parser: CommandParser, _: Sequence[str]) -> None:
 
 def run(options: Options) -> int:
     from tidestaff.streaming.commands.layout import Paint, wants_colour  # noqa: PLC0415 - slow
+    from tidestaff.streaming.what_if.unread import hanging_on  # noqa: PLC0415
 
     _check(options)
-    # A file that is none is told before anybody waits for a cluster.
+    # A file that is none, or a pattern, is told before anybody waits for a cluster.
+    excluded = _pattern(options.topics_exclude)
     plan = _plan(options.what) if options.question == "reassign" else {}
     seen = _seen(options)
-    if options.topics_exclude:
-        try:
-            pattern = re.compile(options.topics_exclude)
-        except re.error as error:
-            raise UsageError(f"tidestaff what-if: --topics-exclude: {error}") from None
-        left = [o for o in seen.partitions if not pattern.fullmatch(o.topic)]
-        if seen.partitions and not left:
+    if excluded is not None:
+        left = [o for o in seen.partitions if not excluded.fullmatch(o.topic)]
+        if not left:
             raise CommandError(
                 f"--topics-exclude {options.topics_exclude!r} leaves no partition of "
                 f"{len(seen.partitions)}",
                 "give a pattern of the topics that may be lost",
             )
         seen.partitions = left
-    told = _as_far_as_known(_answer(options, seen, plan), seen)
+    unread = hanging_on(seen.problems, seen.partitions, _asked(options, seen, plan, excluded))
+    told = _as_far_as_known(_answer(options, seen, plan), unread)
     if options.json:
         content = {
             "verdict": told.verdict,
@@ -102,6 +103,7 @@ def run(options: Options) -> int:
             "source": seen.source,
             **told.value,
             "problems": [each.reason for each in seen.problems],
+            "unread": unread,
             "exit_code": int(told.code),
         }
         print(json.dumps(content, indent=2))
@@ -113,6 +115,13 @@ def run(options: Options) -> int:
     for each in seen.problems:
         print(f"not read: {each.place}: {each.reason}")
     return told.code
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    try:
+        return re.compile(text) if text else None
+    except re.error as error:
+        raise UsageError(f"tidestaff what-if: --topics-exclude: {error}") from None
 
 
 def _check(options: Options) -> None:
@@ -169,6 +178,8 @@ def _cluster(options: Options) -> Cluster:
         "header_fetches": _HEADER_FETCHES,
         **({"command_config": options.command_config} if options.command_config else {}),
         **({"zookeeper_connect": options.zookeeper} if options.zookeeper else {}),
+        # Or a topic that may not be read would count, though nobody asks about it.
+        **({"exclude": options.topics_exclude} if options.topics_exclude else {}),
     }
     source = {"type": "direct", "collector": "brokers", "options": asked}
     return Cluster.model_validate({"name": "live", "source": source})
@@ -223,13 +234,35 @@ def _answer(options: Options, seen: Seen, plan: Mapping[TopicPartition, tuple[in
     )
 
 
-def _as_far_as_known(told: Told, seen: Seen) -> Told:
-    """What is not safe by the defaults is not safe; what is safe by them may not be."""
-    unread = seen.without_settings
+def _asked(
+    options: Options,
+    seen: Seen,
+    plan: Mapping[TopicPartition, tuple[int, ...]],
+    excluded: re.Pattern[str] | None,
+) -> Asked:
+    from tidestaff.streaming.what_if.unread import Asked  # noqa: PLC0415 - slow
+
+    def wants(topic: str) -> bool:
+        return excluded is None or not excluded.fullmatch(topic)
+
+    if options.question == "reassign":
+        named = {partition.topic for partition in plan}
+        targets = frozenset(broker for replicas in plan.values() for broker in replicas)
+        return Asked(lambda topic: topic in named and wants(topic), targets=targets, named=True)
+    if options.question == "unclean":
+        return Asked(wants)
+    brokers = frozenset(_brokers(options.what, seen))
+    # In a rolling restart each must be there while another is away.
+    together = options.question == "stop" or len(brokers) == 1
+    return Asked(wants, brokers, brokers if together else frozenset())
+
+
+def _as_far_as_known(told: Told, unread: Sequence[str]) -> Told:
+    """What is not safe by what was read is not safe; what is safe by it may not be."""
     if not unread or told.code not in (Exit.OK, Exit.WARNING):
         return told
-    why = f"CANNOT TELL: min ISR and unclean election are not known ({unread[0].reason})"
-    return told._replace(verdict=why, code=Exit.UNKNOWN)
+    more = f" (and {len(unread) - 1} more)" if len(unread) > 1 else ""
+    return told._replace(verdict=f"CANNOT TELL: {unread[0]}{more}", code=Exit.UNKNOWN)
 
 
 def _brokers(text: str, seen: Seen) -> list[int]:
@@ -265,7 +298,7 @@ def _plan(name: str) -> dict[TopicPartition, tuple[int, ...]]:
     try:
         content = json.loads(Path(name).read_text(encoding="utf-8"))
         moves = [
-            (TopicPartition(str(each["topic"]), _number(each["partition"])), list(each["replicas"]))
+            (TopicPartition(_topic(each["topic"]), _number(each["partition"])), each["replicas"])
             for each in content["partitions"]
         ]
         plan = {partition: tuple(map(_number, replicas)) for partition, replicas in moves}
@@ -274,7 +307,7 @@ def _plan(name: str) -> dict[TopicPartition, tuple[int, ...]]:
             f"{name} cannot be read: {error.strerror}",
             "give the file that kafka-reassign-partitions.sh would take",
         ) from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise CommandError(
             f"{name}: no reassignment, expected "
             '{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}'
@@ -293,7 +326,14 @@ def _plan(name: str) -> dict[TopicPartition, tuple[int, ...]]:
     return plan
 
 
+def _topic(found: object) -> str:
+    if not isinstance(found, str) or not _TOPIC.fullmatch(found):
+        raise TypeError(found)
+    return found
+
+
 def _number(found: object) -> int:
-    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+    """Kafka's own are of 32 bits."""
+    if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found < 1 << 31:
         raise TypeError(found)
     return found

@@ -6,12 +6,12 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from tidestaff.connectors.broker_settings import TOPIC_SETTINGS
 from tidestaff.consistency.model import (
     Bracket,
     ClusterObservation,
     HealthObservation,
     PartitionObservation,
+    ProblemKind,
     TopicPartition,
 )
 from tidestaff.streaming.commands.exits import CommandError
@@ -66,38 +66,36 @@ class Seen:
             if o.bracket is Bracket.STRADDLED
         ]
 
-    @property
-    def without_settings(self) -> list[HealthObservation]:
-        """Because of these min ISR and unclean election are not known of some partitions, and the
-        defaults of the version stand in for them."""
-        topics = {o.topic for o in self.partitions}
-        return [
-            each
-            for each in self.problems
-            if each.place.startswith(TOPIC_SETTINGS)
-            and (each.topic is None or each.topic in topics)
-        ]
-
 
 def of_observations(source: str, rounds: Iterable[Iterable[Observation]]) -> Seen:
-    """The newest of everything, and the one before."""
+    """The newest of everything, and the one before. A partition that a round does not list is gone,
+    if the round saw the cluster's metadata at all; a problem counts if the last round has it."""
     seen = Seen(source)
     latest: dict[tuple[str, int], PartitionObservation] = {}
     before: dict[tuple[str, int], PartitionObservation] = {}
+    problems: dict[str, HealthObservation] = {}
     for observations in rounds:
-        seen.problems = []
+        problems = {}
+        listed: set[tuple[str, int]] = set()
+        blind = True
         for each in observations:
+            if isinstance(each, HealthObservation):
+                problems[each.place] = each
+                continue
+            blind = False
             if isinstance(each, ClusterObservation):
                 seen.cluster = each
-            elif isinstance(each, HealthObservation):
-                seen.problems.append(each)
-            else:
-                key = (each.topic, each.partition)
-                if key in latest:
-                    before[key] = latest[key]
-                latest[key] = each
+                continue
+            key = (each.topic, each.partition)
+            listed.add(key)
+            if key in latest:
+                before[key] = latest[key]
+            latest[key] = each
+        if not blind:
+            latest = {key: o for key, o in latest.items() if key in listed}
+    seen.problems = [each for each in problems.values() if each.problem is not ProblemKind.OK]
     seen.partitions = [latest[key] for key in sorted(latest)]
-    seen.earlier = [before[key] for key in sorted(before)]
+    seen.earlier = [before[key] for key in sorted(before) if key in latest]
     return seen
 
 

@@ -91,6 +91,9 @@ def of_stop(
         left = counted(len(found.one_copy_left), "partition")
         warnings.append(f"{left} would have one in-sync copy left")
         code = Exit.WARNING
+    if found.offline_already and not faults:
+        warnings.append(f"{_offline_already(len(found.offline_already))} and would stay so")
+        code = Exit.WARNING
     if found.unknown and not faults:
         warnings.append(f"of {counted(len(found.unknown), 'partition')} not all could be read")
         code = Exit.UNKNOWN
@@ -101,7 +104,7 @@ def of_stop(
     who = brokers_named(found.stopping)
     how = "" if found.controlled else " by a crash"
     moved = sum(c.after.leader_changes and not c.after.offline for c in found.changes)
-    calm = f"{counted(moved, 'leader')} would move, nothing is lost or offline"
+    calm = f"{counted(moved, 'leader')} would move, nothing would be lost or go offline"
     answer = {Exit.OK: "SAFE", Exit.WARNING: "RISKY", Exit.UNKNOWN: "CANNOT TELL"}.get(
         code, "NOT SAFE"
     )
@@ -118,6 +121,12 @@ def of_stop(
     if quorum_lost:
         lines += ["", *paragraph(_NO_QUORUM)]
     return Told(verdict, lines, value, code)
+
+
+def _offline_already(partitions: int) -> str:
+    return (
+        f"{counted(partitions, 'partition')} {'is' if partitions == 1 else 'are'} offline already"
+    )
 
 
 def _stop_lines(found: StopForecast, rejoining: Rejoining) -> list[str]:
@@ -153,13 +162,13 @@ def _stop_row(change: Change) -> tuple[str, ...]:
         leader = str(before.leader)
     what = []
     if after.offline:
-        what.append("OFFLINE")
+        what.append("OFFLINE already" if change.offline_already else "OFFLINE")
     if after.unclean:
         what.append("unclean election")
     if after.lost is not None:
         what.append(f"LOSES {after.lost}")
     if change.newly_under_min_isr:
-        what.append(f"under min ISR ({len(after.isr)} of {change.minimum})")
+        what.append(f"under min ISR ({after.in_sync} of {change.minimum})")
     elif change.one_copy_left:
         what.append("one copy left")
     for cut in after.cuts:
@@ -249,6 +258,7 @@ def _stop_value(found: StopForecast, rejoining: Rejoining) -> dict[str, Any]:
         "leaders_before": {str(b): n for b, n in found.leaders_before.items()},
         "leaders_after": {str(b): n for b, n in found.leaders_after.items()},
         "offline": [str(c.name) for c in found.offline],
+        "offline_already": [str(c.name) for c in found.offline_already],
         "under_min_isr": [str(c.name) for c in found.under_min_isr],
         "losing": [str(c.name) for c in found.losing],
         "controller_moves": found.controller_moves,
@@ -270,6 +280,7 @@ def of_restart(
     unknown = {c.name for each in now for c in each.unknown}
     moving = {c.name for each in now for c in each.changes} & set(unsettled)
     few = {c.name for each in now for c in each.one_copy_left}
+    away = {c.name for each in now for c in each.offline_already}
     electing = [s.broker for s in plan.steps if s.broker in voters.listed]
     starved = sorted(broker for broker in electing if voters.is_lost([broker]))
     blocked, waits = plan.blocked, [s for s in plan.steps if s.safe and not s.as_it_is.safe]
@@ -307,6 +318,9 @@ def of_restart(
             f"but {brokers_named(s.broker for s in waits)} must wait for replicas to be in sync"
         )
         code = Exit.WARNING
+    elif away:
+        verdict = f"RISKY: {_offline_already(len(away))}: start the brokers that hold them first"
+        code = Exit.WARNING
     elif few:
         verdict = (
             f"RISKY: {counted(len(few), 'partition')} would have one in-sync copy left in the "
@@ -317,21 +331,6 @@ def of_restart(
         order = ", ".join(str(s.broker) for s in plan.steps)
         verdict = f"SAFE: restart one by one in this order: {order}"
         code = Exit.OK
-    rows = []
-    for number, step in enumerate(plan.steps, 1):
-        held = len(step.as_it_is.changes)
-        moved = sum(c.after.leader_changes for c in step.healed.changes)
-        rows.append(
-            (str(number), str(step.broker), f"{moved} of {held}", _step_words(step, starved))
-        )
-    lines = table(("STEP", "BROKER", "LEADERS MOVE", "BEFORE AND AFTER"), rows)
-    lines += [
-        "",
-        *paragraph(
-            "After each step wait until every partition of that broker has its "
-            "whole ISR again: ask 'tidestaff what-if stop NEXT' for the next."
-        ),
-    ]
     value = {
         "order": [s.broker for s in plan.steps],
         "steps": [
@@ -350,7 +349,27 @@ def of_restart(
         "unsettled": sorted(map(str, moving)),
         **_rejoining_value(rejoining),
     }
-    return Told(verdict, [*lines, *_behind_lines(rejoining.behind)], value, code)
+    lines = [*_restart_lines(plan, starved), *_behind_lines(rejoining.behind)]
+    return Told(verdict, lines, value, code)
+
+
+def _restart_lines(plan: RestartPlan, starved: Sequence[int]) -> list[str]:
+    rows = []
+    for number, step in enumerate(plan.steps, 1):
+        held = len(step.as_it_is.changes)
+        moved = sum(c.after.leader_changes for c in step.healed.changes)
+        rows.append(
+            (str(number), str(step.broker), f"{moved} of {held}", _step_words(step, starved))
+        )
+    lines = table(("STEP", "BROKER", "LEADERS MOVE", "BEFORE AND AFTER"), rows)
+    return [
+        *lines,
+        "",
+        *paragraph(
+            "After each step wait until every partition of that broker has its "
+            "whole ISR again: ask 'tidestaff what-if stop NEXT' for the next."
+        ),
+    ]
 
 
 def _step_words(step: Any, starved: Sequence[int]) -> str:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import pytest
+from tidestaff.connectors.broker_options import BrokerOptions
+from tidestaff.connectors.brokers import BrokerConnector
 from tidestaff.connectors.digest_rounds import DigestRounds
-from tidestaff.connectors.digest_wire import WireRanges
-from tidestaff.consistency.model import TopicPartition
+from tidestaff.connectors.digest_wire import PARTITION_BYTES, FetchedRecords, WireRanges
+from tidestaff.consistency.model import OffsetRange, ProblemKind, TopicPartition
 from tidestaff.consistency.monitor import step
 
+from tests.connectors.fake_brokers import FakeCluster
 from tests.connectors.segment_bytes import v2
 from tests.connectors.test_digests import Broker
+from tests.connectors.watched import health
 from tests.consistency.watch import Watch
 
 if TYPE_CHECKING:
@@ -19,7 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tidestaff.connectors.broker_answers import ListedOffset
-    from tidestaff.connectors.digest_wire import FetchedRecords
     from tidestaff.consistency.model import PartitionObservation
 
 RECORDS = 10
@@ -274,3 +279,181 @@ def test_contents_may_be_compared_over_and_over() -> None:
     copies.exchange(2, 3, v2(30, 10, value=b"other"))
     (found,) = rounds.add_to([copies.observation()], now_ms=6)
     assert contents_found(found) == [("LOG001", 2, 30)]
+
+
+class Large:
+    """Batches of 16 records of 1 kB, as producers make them; broker 3 may hold an odd first one."""
+
+    RECORDS_A_BATCH = 16
+
+    def __init__(self, batches: int, odd: bool = False) -> None:
+        batch = [
+            v2(n * self.RECORDS_A_BATCH, self.RECORDS_A_BATCH, value=b"x" * 1_000)
+            for n in range(batches)
+        ]
+        self.size, self.log = len(batch[0]), b"".join(batch)
+        assert {len(each) for each in batch} == {self.size}
+        self.end = batches * self.RECORDS_A_BATCH
+        first = v2(0, self.RECORDS_A_BATCH, value=b"y" * 1_000)
+        self.odd_log = first + self.log[self.size :] if odd else self.log
+
+    def records(
+        self,
+        broker: int,
+        positions: Mapping[TopicPartition, int],
+        *_: Any,
+        partition_bytes: int,
+        **__: Any,
+    ) -> Mapping[TopicPartition, FetchedRecords]:
+        """As a broker: up to so many bytes, and one batch at least."""
+        log, found = self.odd_log if broker == 3 else self.log, {}
+        for partition, offset in positions.items():
+            at = offset // self.RECORDS_A_BATCH * self.size
+            found[partition] = FetchedRecords(0, log[at : at + max(partition_bytes, self.size)])
+        return found
+
+    def list_offsets(self, *_: Any) -> Mapping[TopicPartition, ListedOffset]:
+        return {}
+
+    def observations(self, partitions: int = 1) -> list[PartitionObservation]:
+        one = Watch().all_logs(leo=self.end, hw=self.end).observation()
+        return [replace(one, partition=n) for n in range(partitions)]
+
+
+@pytest.mark.parametrize("bytes_a_round", [100_000, 1_000_000, 4_000_000, 8_000_000])
+def test_what_is_moved_is_compared_and_on_average_no_more_than_allowed(bytes_a_round: int) -> None:
+    """A fetch brings 1 MiB also where less is asked for."""
+    large, number = Large(batches=400), 40
+    ranges = WireRanges(large)
+    rounds = DigestRounds(ranges, bytes_a_round)
+    for now in range(1, number + 1):
+        rounds.add_to(large.observations(6), now_ms=now * 5_000)
+    compared = sum(c.verified_to for c in rounds.coverage.values()) * len(large.log) // large.end
+    moved = ranges.bytes_moved // 3
+    all_there_is = 6 * len(large.log)
+    assert compared > min(moved * 2 // 3, all_there_is - 1)
+    assert moved <= number * bytes_a_round + 2 * PARTITION_BYTES
+    assert moved > min(number * bytes_a_round - 2 * PARTITION_BYTES, all_there_is)
+
+
+def test_small_offsets_before_large_ones_do_not_bring_a_flood() -> None:
+    rounds = DigestRounds(WireRanges(Copies(batches=1)), 1 << 24)
+    assert rounds._next_span(OffsetRange(0, 1_000), 1) == 8_000
+
+
+def test_batches_that_are_wrong_are_read_by_turns_within_the_limit_and_told_meanwhile() -> None:
+    large, number, limit = Large(batches=80, odd=True), 60, 1_000_000
+    ranges = WireRanges(large)
+    rounds = DigestRounds(ranges, limit)
+    for now in range(1, number + 1):
+        found = rounds.add_to(large.observations(40), now_ms=now * 5_000)
+        known = {p.partition for p, covered in rounds.coverage.items() if covered.wrong_to}
+        told = {o.partition for o in found if any(d.offsets == (0, 16) for d in o.digests)}
+        assert known <= told
+    assert ranges.bytes_moved // 3 <= number * limit + 3 * PARTITION_BYTES
+    assert len(known) >= 15
+
+
+def test_what_is_wrong_does_not_keep_the_rest_from_being_compared() -> None:
+    """Nor the other way round, however little there is for both."""
+    large = Large(batches=200, odd=True)
+    rounds = DigestRounds(WireRanges(large), 50_000)
+    looked: set[int] = set()
+    for now in range(1, 400):
+        rounds.add_to(large.observations(), now_ms=now * 5_000)
+        looked |= {wrong.at_ms for wrong in rounds._seen_wrong.values()}
+    assert rounds.coverage[T0].verified_to == large.end
+    assert len(looked) > 10
+
+
+def test_under_another_leader_what_was_wrong_is_looked_at_before_it_is_told() -> None:
+    large = Large(batches=80, odd=True)
+    rounds = DigestRounds(WireRanges(large), 100_000)
+    told = []
+    for now, epoch in ((1, 0), (2, 0), (3, 1)):
+        seen = large.observations()[0]
+        seen = replace(seen, state=seen.state._replace(leader_epoch=epoch))
+        (found,) = rounds.add_to([seen], now_ms=now * 5_000)
+        told.append(bool(found.digests))
+    assert told == [True, True, False]
+
+
+def test_a_second_batch_that_is_wrong_is_told_once_the_first_is_mended() -> None:
+    copies = Copies(batches=20)
+    right = copies.logs[3][T0][2]
+    copies.exchange(3, 2, v2(20, 10, value=b"other"))
+    copies.exchange(3, 7, v2(70, 10, value=b"other"))
+    rounds = DigestRounds(WireRanges(copies), 1 << 24)
+    (found,) = rounds.add_to([copies.observation()], now_ms=5)
+    assert contents_found(found) == [("LOG001", 3, 20)]
+    copies.exchange(3, 2, right)
+    for now_ms in (6, 7, 8):
+        (found,) = rounds.add_to([copies.observation()], now_ms=now_ms)
+        assert ("LOG001", 3, 70) in contents_found(found)
+
+
+KEPT = '{"coverage": [[TOPIC, NUMBER, [OFFSET, 1, 1, SPAN, "", 0, 0]]]}'
+
+
+def kept(topic: str = '"t"', number: str = "0", offset: str = "1", span: str = "1") -> str:
+    named = KEPT.replace("TOPIC", topic).replace("NUMBER", number)
+    return named.replace("OFFSET", offset).replace("SPAN", span)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param("[" * 100_000, id="nested-without-end"),
+        pytest.param(kept(number="1e999"), id="infinity"),
+        pytest.param(kept(offset=str(2**64)), id="huge"),
+        pytest.param(kept(offset="9" * 5_000), id="a-number-without-end"),
+        pytest.param(kept(offset="-1"), id="below-nought"),
+        pytest.param(kept(span="true"), id="no-number"),
+        pytest.param(kept(topic='["t"]'), id="no-topic"),
+        pytest.param('{"coverage": [["t"]]}', id="too-short"),
+        pytest.param('{"coverage": [["t", 0, [10, 5, 5, 1000]]]}', id="of-an-earlier-release"),
+        pytest.param("[]", id="another-file"),
+    ],
+)
+def test_a_state_that_cannot_be_used_is_told_once_and_begun_anew(
+    tmp_path: Path, content: str
+) -> None:
+    file = tmp_path / "coverage.json"
+    file.write_text(content)
+    rounds = DigestRounds(WireRanges(Brokers()), 1 << 20, str(file))
+    (told,) = rounds.problems()
+    assert str(file) in told.reason
+    assert rounds.problems() == []
+    (found,) = rounds.add_to([seen()], now_ms=6)
+    assert found.digests[0].offsets == (0, RECORDS)
+    assert DigestRounds(WireRanges(Brokers()), 1 << 20, str(file)).problems() == []
+
+
+def test_the_collector_tells_a_state_that_cannot_be_used_and_that_it_is_over(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "coverage.json"
+    file.write_text("[" * 100_000)
+    now_ms = count(1_000_000, 5_000)
+    connector = BrokerConnector(
+        FakeCluster.with_topic(),
+        "west",
+        BrokerOptions("somewhere:9092", jitter_ms=0),
+        now_ms=lambda: next(now_ms),
+        digests=DigestRounds(WireRanges(Brokers()), 0, str(file)),
+    )
+    told = [[(h.problem, h.place) for h in health(connector.round())] for _ in range(3)]
+    place = f"verify_state {file}"
+    assert told == [[(ProblemKind.MALFORMED, place)], [(ProblemKind.OK, place)], []]
+
+
+def test_a_state_that_is_not_there_yet_is_no_problem(tmp_path: Path) -> None:
+    rounds = DigestRounds(WireRanges(Brokers()), 1 << 20, str(tmp_path / "none.json"))
+    assert rounds.problems() == []
+
+
+def test_a_state_is_gone_on_with_as_it_was_kept(tmp_path: Path) -> None:
+    file = tmp_path / "coverage.json"
+    file.write_text(kept(offset="7"))
+    rounds = DigestRounds(WireRanges(Brokers()), 1 << 20, str(file))
+    assert (rounds.problems(), covered_to(rounds)) == ([], 7)

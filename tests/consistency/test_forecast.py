@@ -83,6 +83,43 @@ def test_the_next_state(
     assert outcome.leader_epoch == leader_epoch
 
 
+@pytest.mark.parametrize(
+    ("version", "stopping", "leader", "isr", "leader_epoch"),
+    [
+        pytest.param("2.3.1", {1}, 2, (2, 3), 1, id="before-2.4-it-led-and-its-epoch-rises-by-one"),
+        pytest.param("2.4.1", {1}, 2, (2, 3), 2, id="from-2.4-on-by-two"),
+        pytest.param("2.3.1", {2, 1}, 3, (3,), 1, id="before-2.4-both-leave-in-one-write"),
+        pytest.param("2.4.1", {2, 1}, 3, (3,), 3, id="from-2.4-on-in-three"),
+    ],
+)
+def test_the_controller_dies_with_what_it_leads(
+    version: str, stopping: set[int], leader: int, isr: tuple[int, ...], leader_epoch: int
+) -> None:
+    outcome = forecast(_zookeeper(version=version, controller=1).observation(), stopping=stopping)
+    assert (outcome.leader, outcome.isr, outcome.leader_epoch) == (leader, isr, leader_epoch)
+
+
+@pytest.mark.parametrize(
+    ("version", "isr", "leader_epoch"),
+    [
+        pytest.param("2.3.1", (1, 2, 3), 0, id="before-2.4-it-stays-in-the-isr-until-it-lags"),
+        pytest.param("2.4.1", (1, 2), 1, id="from-2.4-on-its-successor-takes-it-out"),
+    ],
+)
+def test_the_controller_dies_and_was_a_follower(
+    version: str, isr: tuple[int, ...], leader_epoch: int
+) -> None:
+    outcome = forecast(_zookeeper(version=version, controller=3).observation(), stopping={3})
+    assert (outcome.leader, outcome.isr, outcome.leader_epoch) == (1, isr, leader_epoch)
+
+
+def test_who_died_with_the_controller_holds_no_minimum_though_the_isr_lists_it() -> None:
+    """Before 2.4; until its leader finds it behind, nothing is committed either."""
+    watch = _zookeeper(version="2.3.1", controller=3, isr=(1, 3)).setting(min_insync_replicas=2)
+    outcome = forecast(watch.observation(), stopping={3})
+    assert (outcome.isr, outcome.in_sync, outcome.under_min_isr) == ((1, 3), 1, True)
+
+
 def test_all_stop_and_the_partition_is_offline() -> None:
     outcome = forecast(Watch().observation(), stopping={1, 2, 3})
     assert outcome.offline

@@ -367,6 +367,12 @@ FURTHER = (
         false_in=("1.1.0", "3.9", "kraft 3.3", "kraft 4.3"),
     ),
     Switch(
+        "a new controller takes dead replicas out of the ISR",
+        "new_controller_removes_dead",
+        true_in=("2.4.0", "3.9"),
+        false_in=("0.8.2", "1.1.1", "2.3.1", "kraft 3.3", "kraft 4.3"),
+    ),
+    Switch(
         "a removal by the controller raises the leader epoch",
         "controller_removal_bumps_epoch",
         true_in=("0.8.2", "3.9"),

@@ -129,6 +129,16 @@ _ELECTION: Final = faults_in(
 _BROKERS: Final = (
     *faults_in(
         "broker_events.py",
+        ("consistency/test_forecast.py",),
+        (
+            "zk-new-controller-removes-the-dead-always",
+            "for replica in assignment if rules.new_controller_removes_dead else ():",
+            "for replica in assignment:",
+            "before 2.4 a new controller takes nobody out of the ISR",
+        ),
+    ),
+    *faults_in(
+        "broker_events.py",
         _ELECTIONS,
         (
             "zk-dead-broker-still-live",

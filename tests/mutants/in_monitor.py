@@ -1032,6 +1032,12 @@ _PREDICTIONS: Final = (
             "a leader out of the ELR is clean",
         ),
         (
+            "fct-the-dead-hold-the-minimum",
+            "in_sync = sum(broker not in stopping for broker in after.isr)",
+            "in_sync = len(after.isr)",
+            "who died with the controller is in the ISR before 2.4, and not in sync",
+        ),
+        (
             "fct-loss-of-the-uncommitted",
             "committed = led_by.high_watermark or 0",
             "committed = led_by.log_end_offset or 0",
@@ -1069,8 +1075,8 @@ _PREDICTIONS: Final = (
         ),
         (
             "fct-min-isr-reached-is-under",
-            "len(after.isr) < minimum,",
-            "len(after.isr) <= minimum,",
+            "in_sync < minimum,",
+            "in_sync <= minimum,",
             "at min ISR writes go on",
         ),
         (

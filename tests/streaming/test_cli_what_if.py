@@ -368,7 +368,6 @@ def test_what_is_to_be_copied_from_an_unread_leader_is_not_known() -> None:
         ("settings of topic t", "t", 3),
         ("settings of topics", None, 3),
         ("settings of topic other", "other", 0),
-        ("log directories", None, 0),
     ],
 )
 def test_what_is_safe_by_defaults_alone_is_not_known_to_be_safe(
@@ -388,3 +387,89 @@ def test_what_is_safe_by_defaults_alone_is_not_known_to_be_safe(
     write(tmp_path / file_name(seen.observed_at_ms, 1, "parquet"), rows)
     found, told = ask(capsys, "stop", "3", "--recording", str(tmp_path))
     assert (found, told["verdict"][:11] == "CANNOT TELL") == (code, code == 3)
+
+
+DELETED = """\
+# A topic of one broker comes to its end.
+version {version}
+brokers 1 2 3
+topic t replicas 1,2,3
+topic u replicas 3
+----
+
+delete-topic u
+wait 20s
+----
+"""
+
+
+@pytest.mark.parametrize("version", ["3.9.1", "3.9.1-kraft"])
+def test_a_topic_that_was_deleted_in_a_scenario_is_not_asked_about(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], version: str
+) -> None:
+    story = tmp_path / "deleted.txt"
+    story.write_text(DELETED.format(version=version))
+    code, found = ask(capsys, "stop", "3", "--scenario", str(story))
+    assert (code, [p["topic"] for p in found["partitions"]]) == (0, ["t"])
+    assert found["leaders_after"]["3"] == found["leaders_before"]["3"] == 0
+
+
+LEFT_ALONE = """\
+# Nobody in sync is there to lead u.
+version {version}
+brokers 1 2 3
+topic t replicas 1
+topic u replicas 3,2
+set unclean.leader.election.enable false
+----
+
+hold-fetches 2
+produce u-0 m0 m1
+wait 60s
+----
+
+crash 3
+expire-session 3
+wait 5s
+----
+"""
+
+
+@pytest.mark.parametrize("version", ["3.9.1", "4.1.1-kraft"])
+@pytest.mark.parametrize("question", ["stop", "restart"])
+def test_what_is_offline_already_is_said_and_is_not_called_safe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], version: str, question: str
+) -> None:
+    story = tmp_path / "offline.txt"
+    story.write_text(LEFT_ALONE.format(version=version))
+    code, found = ask(capsys, question, "2", "--scenario", str(story))
+    assert (code, found["verdict"].split(":")[0]) == (1, "RISKY"), found["verdict"]
+    assert "1 partition is offline already" in found["verdict"]
+    if question == "stop":
+        assert (found["offline"], found["offline_already"]) == ([], ["u-0"])
+    assert ask(capsys, question, "1", "--scenario", str(story))[0] == 2
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param("[" * 100_000, id="nested-without-end"),
+        pytest.param('{"partitions": [{"topic": null, "partition": 0, "replicas": [1]}]}', id="no"),
+        pytest.param(
+            '{"partitions": [{"topic": "\\ud800", "partition": 0, "replicas": [1]}]}', id="half"
+        ),
+        pytest.param('{"partitions": [{"topic": "t", "partition": 0, "replicas": 1}]}', id="one"),
+        pytest.param(
+            '{"partitions": [{"topic": "t", "partition": 4294967296, "replicas": [1]}]}', id="huge"
+        ),
+        pytest.param("1" * 5_000, id="a-number-without-end"),
+    ],
+)
+def test_a_plan_that_is_none_is_refused_with_what_is_expected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(content)
+    code, found = ask(capsys, "reassign", str(plan), "--scenario", "s23-loss-3.9", "--at", "0")
+    assert code == 3
+    assert "no reassignment, expected" in found["errors"][0]
