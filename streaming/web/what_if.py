@@ -41,12 +41,14 @@ def what_if(
     counts = dict.fromkeys(_OUTCOMES, 0)
     rows: list[dict[str, Any]] = []
     looked_at = asked = 0
+    controller = next((d["controller"] for d in reader.clusters() if d["cluster"] == cluster), None)
     for number, shape, count in reader.shapes(cluster):
         if not set(stopping) & set(shape["assignment"][0]):
             counts["unchanged"] += count
             continue
         asked += count
         some = list(reader.of_shape(cluster, number, LOOKED_AT_A_SHAPE))
+        some = [{**each, "controller": controller} for each in some]
         first = told(some[0], stopping, controlled=controlled)
         matters = first["unclean"] or any("violating" in each["flags"] for each in some)
         if matters and looked_at < LOOKED_AT:
@@ -153,4 +155,5 @@ def observation_of(shown: dict[str, Any]) -> PartitionObservation:
             for each in shown["replicas"]
         ),
         topic_id=shown["topic_id"],
+        controller=shown["controller"],
     )
