@@ -43,6 +43,7 @@ class Result(NamedTuple):
     leader: BrokerId | None
     unread: tuple[tuple[BrokerId, str], ...] = ()
     quick: bool = False
+    reached: Reached = Reached(0)
 
 
 class Progress(NamedTuple):
@@ -314,4 +315,5 @@ def _by_lineage(copies: PartitionCopies) -> Result:
 def _result(copies: PartitionCopies, verdict: Verdict, *, quick: bool = False) -> Result:
     brokers = tuple(sorted(each.broker for each in copies.extents))
     unread = tuple(sorted(copies.unread.items()))
-    return Result(copies.partition, verdict, brokers, copies.leader, unread, quick)
+    reached = Reached.of(copies, verdict.equal_up_to or 0)
+    return Result(copies.partition, verdict, brokers, copies.leader, unread, quick, reached)

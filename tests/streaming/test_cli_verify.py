@@ -223,7 +223,7 @@ def test_an_interrupted_run_leaves_a_state_and_goes_on_from_it(
     assert code == 130
     assert found["interrupted"]
     kept = json.loads(state.read_text())
-    assert [e["partition"] for e in kept["equal"]] == [0]
+    assert [e["told"]["partition"] for e in kept["equal"]] == [0]
     code, found = verify(capsys, "--resume", str(state), *of(brokers))
     assert code == 0
     assert verdicts(found) == {"t-0": "equal", "t-1": "equal"}
