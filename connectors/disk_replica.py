@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 class DiskReplica(NamedTuple):
     """One replica by its files. None: not there, not asked for, or not readable (a problem says
-    so). `broken_at`: the log does not end as one may, whole batches come up to there. `size`: bytes
+    so). `broken_at`: the log does not end as one may, whole batches come up to there (told
+    with `log_end_offset` where it is the end of what a crash might have left). `size`: bytes
     of its segments, read with the log's end. `online` is False for one that was last seen in a
     directory that is offline now."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -543,6 +544,82 @@ def test_a_newest_segment_that_breaks_off_is_read_as_far_as_it_goes(
     assert (code, broken["verdict"], whole["verdict"]) == (2, "diverged", "equal")
     assert [(d["start"], d["wrong"]) for d in broken["differences"]] == [(2, [3])]
     assert broken["unread"]["3"].startswith("from offset 6 on: no batch at byte")
+
+
+def a_size_beyond_the_file(data: bytearray, batch: int) -> None:
+    struct.pack_into(">i", data, batch + 8, 1 << 20)
+
+
+def a_batch_of_zeros(data: bytearray, batch: int) -> None:
+    data[batch : batch + len(data) // 10] = bytes(len(data) // 10)
+
+
+@pytest.mark.parametrize("by_agents", [False, True], ids=["directories", "agents"])
+@pytest.mark.parametrize("spoil", [a_size_beyond_the_file, a_batch_of_zeros])
+def test_bytes_that_changed_below_the_copys_own_watermark_are_no_copy_that_is_behind(
+    brokers: list[Path],
+    capsys: pytest.CaptureFixture[str],
+    spoil: Callable[[bytearray, int], None],
+    *,
+    by_agents: bool,
+) -> None:
+    """Whole batches stand behind the place, though nothing was flushed."""
+    log = brokers[2] / "t-0" / SEGMENT
+    data = bytearray(log.read_bytes())
+    spoil(data, 4 * (len(data) // 10))
+    log.write_bytes(data)
+    (brokers[2] / "recovery-point-offset-checkpoint").unlink()
+    with agents(brokers) as urls:
+        code, found = verify(capsys, *(["--agents", urls] if by_agents else of(brokers)))
+    told = found["partitions"][0]
+    assert (code, told["verdict"], told["behind"]) == (2, "corrupt", [])
+    assert [(c["broker"], c["offset"]) for c in told["corrupt"]] == [(3, 4)]
+    assert told["equal_up_to"] == 4
+
+
+@pytest.mark.parametrize("left", [b"", b"\0" * 500, v2(7)[:-3]], ids=["none", "zeros", "a-part"])
+def test_what_a_crash_took_from_a_copy_it_fetches_again_unless_it_was_flushed(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str], left: bytes
+) -> None:
+    log = brokers[2] / "t-0" / SEGMENT
+    data = log.read_bytes()
+    log.write_bytes(data[: len(data) // 10 * 7] + left)
+    write_offsets(brokers[2], "recovery-point-offset-checkpoint", t_0=7)
+    code, found = verify(capsys, *of(brokers))
+    assert (code, found["partitions"][0]["verdict"]) == (1, "behind")
+    write_offsets(brokers[2], "recovery-point-offset-checkpoint", t_0=8)
+    code, found = verify(capsys, *of(brokers))
+    expected = (2, "corrupt") if left else (1, "behind")  # cut where a batch ends: by its leader
+    assert (code, found["partitions"][0]["verdict"]) == expected
+
+
+def test_overlapping_segments_are_compared_as_a_broker_reads_them(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in brokers:
+        later = b"".join(v2(offset) for offset in range(10, 20))
+        (path / "t-0" / f"{10:020d}.log").write_bytes(later)
+        write_offsets(path, "replication-offset-checkpoint", t_0=20, t_1=8)
+    other = b"".join(v2(offset, value=b"other") for offset in range(5, 10))
+    (brokers[2] / "t-0" / f"{5:020d}.log").write_bytes(other)
+    with agents(brokers) as urls:
+        for words in of(brokers), [*of(brokers), "--scrub"], ["--agents", urls]:
+            code, found = verify(capsys, *words)
+            assert (code, verdicts(found)["t-0"]) == (2, "diverged")
+            (difference,) = found["partitions"][0]["differences"]
+            assert (difference["start"], difference["end"], difference["wrong"]) == (5, 10, [3])
+
+
+def test_an_older_segment_that_breaks_off_alike_everywhere_is_corrupt(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in brokers:
+        first, second = (b"".join(map(v2, range(at, at + 5))) for at in (0, 5))
+        (path / "t-0" / SEGMENT).write_bytes(first[:-3])
+        (path / "t-0" / f"{5:020d}.log").write_bytes(second)
+    code, found = verify(capsys, *of(brokers))
+    assert (code, verdicts(found)["t-0"]) == (2, "corrupt")
+    assert {c["offset"] for c in found["partitions"][0]["corrupt"]} == {4}
 
 
 def test_what_a_crash_leaves_behind_the_watermark_hides_no_copy(
