@@ -13,7 +13,8 @@ class DiskReplica(NamedTuple):
     so). `broken_at`: the log does not end as one may, whole batches come up to there (told
     with `log_end_offset` where it is the end of what a crash might have left). `size`: bytes
     of its segments, read with the log's end. `online` is False for one that was last seen in a
-    directory that is offline now."""
+    directory that is offline now. `cleaner_known` is False where the file that says how far a
+    cleaner came is there and cannot be used: then one may have been everywhere."""
 
     partition: TopicPartition
     log_dir: str
@@ -28,3 +29,4 @@ class DiskReplica(NamedTuple):
     cleaner_offset: int | None = None
     broken_at: int | None = None
     size: int | None = None
+    cleaner_known: bool = True

@@ -270,6 +270,7 @@ class LogDirectories:
             cleaner_offset=(held.cleaner_offsets or {}).get(partition),
             broken_at=None if broken is None else broken.log_end_offset,
             size=None if end is None else end.size,
+            cleaner_known=held.cleaner_offsets is not None,
         )
 
 

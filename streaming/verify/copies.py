@@ -138,7 +138,6 @@ def extent_of_files(broker: BrokerId, replica: DiskReplica, *, compacted: bool) 
         end = max(replica.broken_at, replica.high_watermark)
     if start is None or end is None or replica.high_watermark is None:
         return "its segments cannot be read"
-    cleaned = replica.cleaner_offset
     return Extent(
         broker,
         start,
@@ -146,6 +145,14 @@ def extent_of_files(broker: BrokerId, replica: DiskReplica, *, compacted: bool) 
         max(replica.high_watermark, start),
         max(end, start),
         replica.lineage,
-        cleaned if cleaned is not None else None if compacted else 0,
+        cleaned_up_to(replica, None if compacted else 0),
         topic_id=replica.topic_id,
     )
+
+
+def cleaned_up_to(replica: DiskReplica, unsaid: int | None) -> int | None:
+    """How far a cleaner came, whatever the topic's policy is now; `unsaid` where the file of the
+    cleaner is as it should be and does not name the partition."""
+    if not replica.cleaner_known:
+        return None
+    return unsaid if replica.cleaner_offset is None else replica.cleaner_offset

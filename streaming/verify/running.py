@@ -14,6 +14,7 @@ from tidestaff.connectors.errors import ConnectorError
 from tidestaff.consistency.comparison import Comparison
 from tidestaff.consistency.comparison_quick import compare_lineages
 from tidestaff.consistency.comparison_verdict import Outcome
+from tidestaff.streaming.commands.exits import CommandError
 from tidestaff.streaming.verify.copies import BYTES_AT_ONCE, Reached
 from tidestaff.streaming.verify.threads import in_threads
 
@@ -269,9 +270,10 @@ class Verification:
     def _again(
         self, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, PartitionCopies]:
+        """Nothing where nobody can be asked: then what was found the first time is told."""
         try:
             return self._source.again(partitions)
-        except ConnectorError:
+        except (ConnectorError, CommandError):
             return {}
 
     def _progress(self, read: int | None = None) -> None:

@@ -5,17 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import struct
-import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tidestaff.connectors import agent_answers, agent_server
 from tidestaff.connectors.agent_answers import Question, decode_question
-from tidestaff.connectors.agent_digester import BYTES_A_SECOND, Digester
-from tidestaff.connectors.agent_server import Agent, AgentServer, Listen
 from tidestaff.connectors.errors import ConnectorError
-from tidestaff.connectors.log_directories import LogDirectories
 from tidestaff.streaming.cli import main
 from tidestaff.streaming.verify import agents as verify_agents
 from tidestaff.streaming.verify.agents import AgentDigests, AgentSource
@@ -24,11 +19,12 @@ from tidestaff.streaming.verify.progress import line
 from tidestaff.streaming.verify.report import as_json
 from tidestaff.streaming.verify.running import Progress, Verification
 
+from tests.connectors.agents import agents
 from tests.connectors.disk import write_log_dir, write_offsets
 from tests.connectors.segment_bytes import v2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from tidestaff.connectors.disk_replica import DiskReplica
@@ -254,29 +250,6 @@ def test_ctrl_c_twice_leaves_a_state_as_well(
     assert (code, found["interrupted"]) == (130, True)
     code, found = verify(capsys, "--resume", str(state), *of(brokers))
     assert (code, verdicts(found)) == (0, {"t-0": "equal", "t-1": "equal"})
-
-
-@contextmanager
-def agents(
-    brokers: list[Path], bytes_a_second: float = BYTES_A_SECOND, whole_s: float = 60.0
-) -> Iterator[str]:
-    servers = []
-    try:
-        for number, path in enumerate(brokers, 1):
-            directories = LogDirectories([str(path)], lambda: 1)
-            directories.read(frozenset(), log_ends=False)
-            digester = Digester(directories.place_of, bytes_a_second=bytes_a_second)
-            agent = Agent(number, directories, lambda: 1, digester)
-            servers.append(AgentServer(Listen("127.0.0.1", 0), agent, whole_s=whole_s))
-            threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
-        yield ",".join(
-            f"{number}=http://127.0.0.1:{server.server_port}"
-            for number, server in enumerate(servers, 1)
-        )
-    finally:
-        for server in servers:
-            server.shutdown()
-            server.server_close()
 
 
 def test_agents_are_asked_for_digests_and_find_the_same(
@@ -631,16 +604,38 @@ def test_what_a_crash_leaves_behind_the_watermark_hides_no_copy(
     assert (code, found["partitions"][0]["copies"]) == (0, [1, 2, 3])
 
 
+@pytest.mark.parametrize("by_agents", [False, True], ids=["directories", "agents"])
+@pytest.mark.parametrize("content", ["half of a fi", "7\n1\nt 0 5\n"], ids=["torn", "version-7"])
 def test_where_the_cleaners_file_cannot_be_read_nobody_is_accused(
-    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+    brokers: list[Path], capsys: pytest.CaptureFixture[str], content: str, *, by_agents: bool
 ) -> None:
     log = brokers[0] / "t-0" / SEGMENT
     data = log.read_bytes()
     size = len(data) // 10
     log.write_bytes(data[:size] + data[3 * size :])
-    (brokers[0] / "cleaner-offset-checkpoint").write_text("half of a fi")
-    code, found = verify(capsys, *of(brokers))
+    (brokers[0] / "cleaner-offset-checkpoint").write_text(content)
+    with agents(brokers) as urls:
+        code, found = verify(capsys, *(["--agents", urls] if by_agents else of(brokers)))
     assert (code, verdicts(found)["t-0"]) == (3, "not comparable")
+
+
+def test_an_agent_that_goes_before_the_second_look_is_named(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("t-0", "t-1"):
+        flip(brokers[0] / name / SEGMENT, 4, 20)
+    plain = AgentSource.again
+    with agents(brokers) as urls:
+
+        def gone(source: AgentSource, partitions: Any) -> Any:
+            source._urls = {**source._urls, 3: "http://127.0.0.1:1"}
+            return plain(source, partitions)
+
+        monkeypatch.setattr(AgentSource, "again", gone)
+        code, found = verify(capsys, "--agents", urls)
+    assert code == 2
+    assert [list(each["unread"]) for each in found["partitions"]] == [["3"], ["3"]]
+    assert [each["copies"] for each in found["partitions"]] == [[1, 2], [1, 2]]
 
 
 def test_one_directory_by_two_names_is_no_second_copy(
