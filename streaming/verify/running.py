@@ -123,8 +123,11 @@ class Verification:
         found = {}
         for item in self.active:
             so_far = item.comparison.verdict()
-            odd = so_far.differences or so_far.corrupt or so_far.uncompared or so_far.unread
-            if not odd and not item.copies.unread and item.looked == 1:
+            odd = (
+                *(so_far.differences, so_far.corrupt, so_far.uncompared),
+                *(so_far.unread, so_far.why, so_far.apart),
+            )
+            if not any(odd) and not item.copies.unread and item.looked == 1:
                 reached = Reached.of(item.copies, item.comparison.done_to)
                 found[item.copies.partition] = reached
         return found
@@ -171,6 +174,7 @@ class Verification:
             span=span,
             marks_at_once=self._source.marks_at_once,
             done_to=reached.offset if reached is not None and reached.holds_for(copies) else 0,
+            scrub=self._check,
         )
         return _Item(copies, comparison, offsets, looked)
 
@@ -315,7 +319,8 @@ def _by_lineage(copies: PartitionCopies) -> Result:
 
 
 def _result(copies: PartitionCopies, verdict: Verdict, *, quick: bool = False) -> Result:
-    brokers = tuple(sorted(each.broker for each in copies.extents))
+    without = {each.broker for each in verdict.apart}
+    brokers = tuple(sorted(e.broker for e in copies.extents if e.broker not in without))
     unread = tuple(sorted(copies.unread.items()))
     reached = Reached.of(copies, verdict.equal_up_to or 0)
     return Result(copies.partition, verdict, brokers, copies.leader, unread, quick, reached)

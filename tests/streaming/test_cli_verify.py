@@ -449,6 +449,55 @@ def test_what_a_short_copy_does_not_hold_is_compared_after_an_interruption_too(
     assert (code, verdicts(found)["t-0"]) == (2, "diverged")
 
 
+def test_of_what_nobody_committed_it_is_said_that_it_was_not_compared(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in brokers:
+        write_offsets(path, "replication-offset-checkpoint", t_0=0, t_1=8)
+    flip(brokers[2] / "t-0" / SEGMENT, 4, 20)
+    assert main(["verify", *of(brokers)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "2 equal; of 1 nothing is committed, so nothing was compared" in told
+    assert "30 offsets above the high watermark not compared (brokers 1, 2, 3)" in told
+    assert "t-1" not in told
+    code, found = verify(capsys, *of(brokers))
+    assert (code, found["partitions"][0]["above_watermark"][0]) == (
+        0,
+        {"broker": 1, "start": 0, "end": 10},
+    )
+
+
+@pytest.mark.parametrize("mode", [(), ("--quick",), ("--scrub",)])
+def test_a_copy_that_holds_nothing_in_common_with_the_others_is_none_of_the_equal_ones(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str], mode: tuple[str, ...]
+) -> None:
+    """Lawful, where retention came to it first; but it was not compared."""
+    (brokers[2] / "t-0" / SEGMENT).rename(brokers[2] / "t-0" / f"{10:020d}.log")
+    (brokers[2] / "t-0" / f"{10:020d}.log").write_bytes(b"")
+    code, found = verify(capsys, *mode, *of(brokers))
+    told = found["partitions"][0]
+    assert (code, told["verdict"], told["copies"]) == (3, "not comparable", [1, 2])
+    assert told["apart"] == [{"broker": 3, "start": 10, "end": 10}]
+    assert told["equal_up_to"] == 10
+    assert main(["verify", *mode, *of(brokers)]) == 3
+    assert "broker 3 not compared" in " ".join(capsys.readouterr().out.split())
+
+
+def test_rot_in_what_one_copy_holds_alone_is_found_by_scrubbing(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    flip(brokers[0] / "t-0" / SEGMENT, 2, 65)
+    for path in brokers[1:]:
+        write_offsets(path, "log-start-offset-checkpoint", t_0=5)
+    assert verify(capsys, *of(brokers))[0] == 0
+    with agents(brokers) as urls:
+        for where in of(brokers), ["--agents", urls]:
+            code, found = verify(capsys, "--scrub", *where)
+            assert (code, verdicts(found)["t-0"]) == (2, "corrupt")
+            (rotten,) = found["partitions"][0]["corrupt"]
+            assert (rotten["broker"], rotten["offset"]) == (1, 2)
+
+
 def test_copies_that_all_end_below_a_watermark_they_know_are_behind(
     brokers: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
