@@ -30,7 +30,13 @@ def compare_lineages(extents: Sequence[Extent], leader: BrokerId | None = None) 
     if refused is not None:
         return Verdict(Outcome.NOT_COMPARABLE, why=refused)
     lineages = {each.broker: each.lineage for each in extents if each.lineage}
-    left_out: list[Uncompared] = []
+    left_out = [
+        Uncompared(
+            OffsetRange(e.broken_at, e.end), f"the log of broker {e.broker} breaks off there"
+        )
+        for e in extents
+        if e.broken_at is not None and e.broken_at < e.end
+    ]
     first: int | None = None
     end, epoch, who = 0, None, tuple[int, ...]()
     for window in windows_of(extents):

@@ -147,6 +147,7 @@ def extent_of_files(broker: BrokerId, replica: DiskReplica, *, compacted: bool) 
         replica.lineage,
         cleaned_up_to(replica, None if compacted else 0),
         topic_id=replica.topic_id,
+        broken_at=replica.broken_at,
     )
 
 

@@ -597,6 +597,9 @@ def test_bytes_that_changed_below_the_copys_own_watermark_are_no_copy_that_is_be
     assert (code, told["verdict"], told["behind"]) == (2, "corrupt", [])
     assert [(c["broker"], c["offset"]) for c in told["corrupt"]] == [(3, 4)]
     assert told["equal_up_to"] == 4
+    if not by_agents:
+        code, found = verify(capsys, "--quick", *of(brokers))
+        assert (code, verdicts(found)["t-0"]) == (3, "not comparable")
 
 
 @pytest.mark.parametrize("left", [b"", b"\0" * 500, v2(7)[:-3]], ids=["none", "zeros", "a-part"])
