@@ -131,7 +131,11 @@ def encode_answer(broker: int, at_ms: int, disk: Disk) -> bytes:
 
 
 def replica_value(replica: DiskReplica) -> dict[str, Any]:
-    sometimes = {"broken_at": replica.broken_at, "size": replica.size}
+    sometimes = {
+        "broken_at": replica.broken_at,
+        "size": replica.size,
+        "cleaner_known": None if replica.cleaner_known else False,
+    }
     return {key: value for key, value in sometimes.items() if value is not None} | {
         "topic": replica.partition.topic,
         "partition": replica.partition.partition,
@@ -196,6 +200,8 @@ def _replica(found: object) -> DiskReplica:
         cleaner_offset=_optional(body, "cleaner_offset"),
         broken_at=_optional(body, "broken_at"),
         size=_optional(body, "size"),
+        # Agents of earlier releases do not tell it.
+        cleaner_known=read_flag(body.get("cleaner_known", True), "cleaner_known"),
     )
 
 

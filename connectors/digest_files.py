@@ -7,6 +7,7 @@ retention or truncation at work: the question is answered by what is there now.
 from __future__ import annotations
 
 import os
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from tidestaff.connectors.digests import Fold, Stop
@@ -75,9 +76,15 @@ class RangeReader:
             return RangeDigest(offsets, starts_at=max(first, offsets.start + 1)), []
         reading = _Reading(self._pace)
         fold = Fold(offsets, check=reading.intact if check or keep else None, keep=keep)
-        for segment in segments_from(files, offsets.start):
+        segments = segments_from(files, offsets.start)
+        for segment, further in zip_longest(segments, segments[1:]):
             if segment.base_offset >= offsets.end:
                 break
+            if segment.base_offset <= fold.last_offset:
+                # Kafka reads an offset from the last segment that begins at or below it: whoever
+                # asks again from there on is told what that one holds.
+                why = f"{segment.name} begins below the end of the segment before it"
+                return fold.digest(unreadable_at=segment.base_offset, reason=why), fold.marks
             with opened(segment.name, directory, f"{self._path}/{segment.name}") as descriptor:
                 reading.descriptor = descriptor
                 index = OffsetIndex(directory, segment)
@@ -87,15 +94,30 @@ class RangeReader:
                 except OSError as error:
                     why = error.strerror or type(error).__name__
                     return _unreadable(offsets, fold.last_offset + 1, why), []
+            where = max(fold.last_offset + 1, segment.base_offset, offsets.start)
             if stop is Stop.BROKEN:
                 why = f"no batch at byte {at} of {segment.name}"
                 why += "" if fold.broken is None else f": {fold.broken.reason}"
-                where = max(fold.last_offset + 1, offsets.start)
                 return fold.digest(unreadable_at=where, reason=why), fold.marks
+            up_to = offsets.end if further is None else further.base_offset
+            if stop is Stop.PARTIAL and where < min(up_to, offsets.end):
+                self._see_that_both_are_there(directory, segment, further)
+                why = f"no whole batch at byte {at} of {segment.name}, offsets up to {up_to} are "
+                return fold.digest(unreadable_at=where, reason=f"{why}missing"), fold.marks
             if stop is Stop.PAST:
                 self._after = (segment, at, offsets.end)
                 break
         return fold.digest(), fold.marks
+
+    def _see_that_both_are_there(
+        self, directory: int, segment: SegmentFile, further: SegmentFile | None
+    ) -> None:
+        """Between them offsets are missing; but if one of them has gone meanwhile, and the log was
+        cut, nothing is missing."""
+        there = segment_files(names_in(directory, self._path))
+        for each in (segment, further):
+            if each is not None and each not in there:
+                raise FileGoneError(f"{self._path}/{each.name}")
 
     def _begin(self, descriptor: int, segment: SegmentFile, offset: int, index: OffsetIndex) -> int:
         """A byte at or before the batch that holds the offset: where the last question ended, or

@@ -83,11 +83,11 @@ class Fold:
             base, size, magic, delta, records = unpack(data, at)
             if magic != 2 or size < _LEAST or base <= last or delta < 0 or records < 0:
                 break
-            if at + size + OVERHEAD > limit:
-                stop = Stop.PARTIAL
-                break
             if base + delta >= end:
                 stop = Stop.PAST
+                break
+            if at + size + OVERHEAD > limit:
+                stop = Stop.PARTIAL
                 break
             last = base + delta
             if last >= start:
@@ -205,12 +205,12 @@ class Fold:
                 self.broken = None if whole else found
                 return at, Stop.PARTIAL if whole else Stop.BROKEN
             first = found.last_offset if found.base_offset is None else found.base_offset
-            if at + found.size > limit:
-                return at, Stop.PARTIAL
             if first <= self.last_offset:
                 return at, Stop.BROKEN
             if found.last_offset >= self.offsets.end:
                 return at, Stop.PAST
+            if at + found.size > limit:
+                return at, Stop.PARTIAL
             self.last_offset = found.last_offset
             if found.last_offset >= self.offsets.start:
                 self._take(found, data[at : at + (HEADER if found.magic >= 2 else _OLD_HEADER)])

@@ -10,9 +10,11 @@ if TYPE_CHECKING:
 
 class DiskReplica(NamedTuple):
     """One replica by its files. None: not there, not asked for, or not readable (a problem says
-    so). `broken_at`: the log does not end as one may, whole batches come up to there. `size`: bytes
+    so). `broken_at`: the log does not end as one may, whole batches come up to there (told
+    with `log_end_offset` where it is the end of what a crash might have left). `size`: bytes
     of its segments, read with the log's end. `online` is False for one that was last seen in a
-    directory that is offline now."""
+    directory that is offline now. `cleaner_known` is False where the file that says how far a
+    cleaner came is there and cannot be used: then one may have been everywhere."""
 
     partition: TopicPartition
     log_dir: str
@@ -27,3 +29,4 @@ class DiskReplica(NamedTuple):
     cleaner_offset: int | None = None
     broken_at: int | None = None
     size: int | None = None
+    cleaner_known: bool = True

@@ -20,6 +20,7 @@ from tidestaff.connectors.log_directories_files import (
 )
 from tidestaff.connectors.log_directories_names import names_of, replica_named
 from tidestaff.connectors.log_directories_replica import SMALL_TEXT, FileReader, ReplicaReader
+from tidestaff.connectors.torn_tails import breaks_off
 from tidestaff.consistency.checkpoint_files import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -248,7 +249,11 @@ class LogDirectories:
     ) -> DiskReplica:
         found = self._replica_reader.read(parent, held.path, partition, files, log_ends=log_ends)
         start = (held.log_starts or {}).get(partition)
-        end = found.end if found.end is not None else found.broken
+        end, watermark = found.broken or found.end, (held.high_watermarks or {}).get(partition)
+        flushed = (held.recovery_points or {}).get(partition)
+        broken = found.broken
+        if found.end is not None and breaks_off(parent, partition, found.end, watermark, flushed):
+            broken = found.end
         if end is not None:
             first = end.log_start_offset
             start = first if start is None else max(start, first)
@@ -257,14 +262,15 @@ class LogDirectories:
             held.path,
             topic_id=found.topic_id,
             log_start_offset=start,
-            high_watermark=(held.high_watermarks or {}).get(partition),
-            recovery_point=(held.recovery_points or {}).get(partition),
+            high_watermark=watermark,
+            recovery_point=flushed,
             log_end_offset=None if found.end is None else found.end.log_end_offset,
             lineage=found.lineage,
             read_at_ms=self._now_ms(),
             cleaner_offset=(held.cleaner_offsets or {}).get(partition),
-            broken_at=None if found.broken is None else found.broken.log_end_offset,
+            broken_at=None if broken is None else broken.log_end_offset,
             size=None if end is None else end.size,
+            cleaner_known=held.cleaner_offsets is not None,
         )
 
 

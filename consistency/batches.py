@@ -65,7 +65,8 @@ class Extent(NamedTuple):
     """One copy: where it begins and ends, and what else decides what may be compared.
 
     `high_watermark` is its own. `cleaned_up_to` is the cleaner's first dirty offset: None where
-    the topic is compacted and nobody told it, 0 where nothing was ever cleaned.
+    the topic is compacted and nobody told it, 0 where nothing was ever cleaned. `broken_at`: by its
+    files it cannot be read from there on.
     """
 
     broker: BrokerId
@@ -76,6 +77,7 @@ class Extent(NamedTuple):
     cleaned_up_to: int | None = 0
     in_sync: bool | None = None
     topic_id: str | None = None
+    broken_at: int | None = None
 
     @property
     def end(self) -> int:

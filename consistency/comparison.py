@@ -21,7 +21,7 @@ from tidestaff.consistency.comparison_verdict import (
 )
 from tidestaff.consistency.minority import Reference, minority_of
 from tidestaff.consistency.partitions import OffsetRange
-from tidestaff.consistency.windows import Window, behind, not_comparable, windows_of
+from tidestaff.consistency.windows import Window, above, apart, behind, not_comparable, windows_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 MARKS_AT_ONCE: Final = 64
 MOST_MARKS: Final = 20_000
+"""Of what was cleaned, and as many of what was not: the one does not use up the other's."""
+_TOO_FEW: Final = "fewer than two copies can be read there"
+_TOO_MANY: Final = "it differs, and is too much to be looked at batch by batch"
+_TOO_MANY_CLEANED: Final = "cleaned at different times, and too much to be looked at batch by batch"
 
 
 class Question(NamedTuple):
@@ -48,7 +52,8 @@ class Question(NamedTuple):
 
 class Comparison:
     """One partition. `span`: offsets of the first questions; `marks_at_once`: how many batches are
-    looked at one by one; `done_to`: where an earlier run has come to."""
+    looked at one by one; `done_to`: where an earlier run has come to; `scrub`: what one copy holds
+    alone is asked for, too, since whoever answers looks at the payloads."""
 
     def __init__(
         self,
@@ -59,16 +64,19 @@ class Comparison:
         marks_at_once: int = MARKS_AT_ONCE,
         most_marks: int = MOST_MARKS,
         done_to: int = 0,
+        scrub: bool = False,
     ) -> None:
         self._extents, self._span = tuple(extents), max(span, 1)
         self._leader = leader
-        self._marks_at_once, self._marks_left = marks_at_once, most_marks
+        self._scrub, self._marks_at_once = scrub, marks_at_once
+        self._marks_left = dict.fromkeys((False, True), most_marks)
         self._reference = Reference.of(self._extents, leader)
         self._refused = not_comparable(self._extents)
         self.windows = () if self._refused else windows_of(self._extents)
+        windows = self._to_be_read() if scrub else self.windows
         self._open: deque[Question] = deque(
             Question(each._replace(offsets=OffsetRange(max(start, done_to), end)))
-            for each in self.windows
+            for each in windows
             for start, end in [each.offsets]
             if end > done_to
         )
@@ -78,7 +86,7 @@ class Comparison:
         self._uncompared: list[Uncompared] = []
         self._complete = True
         self._epoch: int | None = None
-        starts = [each.offsets.start for each in self.windows]
+        starts = [each.offsets.start for each in windows]
         starts = starts or [max((e.log_start_offset for e in self._extents), default=0)]
         self.done_to = done_to or min(starts)
         """Everything below has been dealt with."""
@@ -91,14 +99,18 @@ class Comparison:
             question = self._open.popleft()
             window = question.window
             present = tuple(b for b in window.brokers if b not in self._unread)
-            if len(present) < 2:
-                self._leave_out(window.offsets, "fewer than two copies can be read there")
+            alone = len(window.brokers) == 1
+            if len(present) < 2 and not (present and self._scrub and not question.marks):
+                if not alone:
+                    self._leave_out(window.offsets, _TOO_FEW)
                 continue
             start, end = window.offsets
             if not question.marks and end - start > self._span:
                 rest = window._replace(offsets=OffsetRange(start + self._span, end))
                 self._open.appendleft(Question(rest))
                 window = window._replace(offsets=OffsetRange(start, start + self._span))
+            if len(present) == 1 and not alone:
+                self._leave_out(window.offsets, _TOO_FEW)
             return question._replace(window=window._replace(brokers=present))
         return None
 
@@ -129,10 +141,13 @@ class Comparison:
             return
         for broker, answer in answers.items():
             self._take_faults(question, broker, answer)
+        if len(question.window.brokers) == 1:
+            self._advance(question)
+            return
         end = question.offsets.end
         readable = {b: a for b, a in answers.items() if not _breaks_below(end, a)}
         if len(readable) < 2:
-            self._leave_out(question.offsets, "fewer than two copies can be read there")
+            self._leave_out(question.offsets, _TOO_FEW)
         elif len({a.digest for a in readable.values()}) == 1:
             self._settle(question, next(iter(readable.values())).last_epoch)
         else:
@@ -140,7 +155,7 @@ class Comparison:
 
     def marks(self, question: Question, answers: Mapping[BrokerId, Marks]) -> None:
         """The batches of a range whose digests differ."""
-        self._marks_left -= max(map(len, answers.values()), default=0)
+        self._marks_left[question.window.cleaned] -= max(map(len, answers.values()), default=0)
         held = {b: {m.last_offset: m for m in marks} for b, marks in answers.items()}
         for broker, marks in answers.items():
             for mark in marks:
@@ -167,14 +182,13 @@ class Comparison:
     def verdict(self) -> Verdict:
         """What can be said so far."""
         lagging = behind(self._extents, self._leader)
+        without = () if self._refused else apart(self._extents, lagging)
         differences = joined(self._differences)
-        if self._refused is not None:
-            outcome = Outcome.NOT_COMPARABLE
-        elif differences:
+        if differences:
             outcome = Outcome.DIVERGED
         elif self._corrupt:
             outcome = Outcome.CORRUPT
-        elif self._uncompared or self._unread:
+        elif self._refused is not None or self._uncompared or self._unread or without:
             outcome = Outcome.NOT_COMPARABLE
         else:
             outcome = Outcome.BEHIND if lagging else Outcome.EQUAL
@@ -189,6 +203,9 @@ class Comparison:
             unread=tuple(sorted(self._unread.items())),
             why=self._refused or "",
             complete=self._complete and not self._open,
+            apart=without,
+            above=above(self._extents),
+            compared=bool(self.windows),
         )
 
     # -- the inside
@@ -199,7 +216,15 @@ class Comparison:
         ends = [each.offsets.start for each in differences]
         ends += [each.offsets.start for each in self._uncompared]
         ends += [each.offset for each in self._corrupt.values()]
-        return min(ends, default=self.done_to)
+        compared_to = self.windows[-1].offsets.end if self.windows else self.done_to
+        return min(ends, default=min(compared_to, self.done_to))
+
+    def _to_be_read(self) -> tuple[Window, ...]:
+        """Everything that is committed; where nothing is comparable, of each copy by itself."""
+        if self._refused is None:
+            return windows_of(self._extents, least=1)
+        held = [(OffsetRange(e.log_start_offset, e.end), e.broker) for e in self._extents]
+        return tuple(Window(o, (broker,)) for o, broker in held if o.start < o.end)
 
     def _begin_later(self, question: Question, begun: int) -> None:
         """Retention has moved a log start while we compared."""
@@ -236,8 +261,10 @@ class Comparison:
     def _descend(self, question: Question, answers: Mapping[BrokerId, RangeDigest]) -> None:
         start, end = question.offsets
         batches = max(a.batches for a in answers.values())
-        if self._marks_left <= 0:
+        if self._marks_left[question.window.cleaned] <= 0:
             self._complete = False
+            why = _TOO_MANY_CLEANED if question.window.cleaned else _TOO_MANY
+            self._leave_out(question.offsets, why)
             self._advance(question)
         elif batches <= self._marks_at_once or end - start == 1:
             self._open.appendleft(question._replace(marks=True))

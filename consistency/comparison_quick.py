@@ -13,7 +13,7 @@ from tidestaff.consistency.comparison_verdict import Difference, Outcome, Uncomp
 from tidestaff.consistency.lineages import first_disagreement
 from tidestaff.consistency.minority import Reference, minority_of
 from tidestaff.consistency.partitions import OffsetRange
-from tidestaff.consistency.windows import behind, not_comparable, windows_of
+from tidestaff.consistency.windows import above, apart, behind, not_comparable, windows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,13 @@ def compare_lineages(extents: Sequence[Extent], leader: BrokerId | None = None) 
     if refused is not None:
         return Verdict(Outcome.NOT_COMPARABLE, why=refused)
     lineages = {each.broker: each.lineage for each in extents if each.lineage}
-    left_out: list[Uncompared] = []
+    left_out = [
+        Uncompared(
+            OffsetRange(e.broken_at, e.end), f"the log of broker {e.broker} breaks off there"
+        )
+        for e in extents
+        if e.broken_at is not None and e.broken_at < e.end
+    ]
     first: int | None = None
     end, epoch, who = 0, None, tuple[int, ...]()
     for window in windows_of(extents):
@@ -51,14 +57,31 @@ def compare_lineages(extents: Sequence[Extent], leader: BrokerId | None = None) 
                 which = ", ".join(map(str, unknown))
                 left_out.append(Uncompared(window.offsets, f"no lineage is known of {which}"))
     lagging = behind(extents, leader)
+    without = apart(extents, lagging)
     if first is not None:
         difference = _difference(first, end, who, lineages, Reference.of(extents, leader))
         return Verdict(
-            Outcome.DIVERGED, first, epoch, (difference,), behind=lagging, complete=False
+            Outcome.DIVERGED,
+            first,
+            epoch,
+            (difference,),
+            behind=lagging,
+            complete=False,
+            apart=without,
         )
-    outcome = Outcome.NOT_COMPARABLE if left_out else Outcome.BEHIND if lagging else Outcome.EQUAL
+    partly = left_out or without
+    outcome = Outcome.NOT_COMPARABLE if partly else Outcome.BEHIND if lagging else Outcome.EQUAL
     up_to = min((each.offsets.start for each in left_out), default=end)
-    return Verdict(outcome, up_to, epoch, behind=lagging, uncompared=tuple(left_out))
+    return Verdict(
+        outcome,
+        up_to,
+        epoch,
+        behind=lagging,
+        uncompared=tuple(left_out),
+        apart=without,
+        above=above(extents),
+        compared=bool(windows_of(extents)),
+    )
 
 
 def _disagree(one: Lineage, other: Lineage, offsets: OffsetRange) -> int | None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from tidestaff.consistency.batches import BatchMark
     from tidestaff.consistency.partitions import BrokerId
-    from tidestaff.consistency.windows import Behind
+    from tidestaff.consistency.windows import Above, Apart, Behind
 
 
 class Outcome(Enum):
@@ -57,6 +57,8 @@ class Verdict(NamedTuple):
     """Of one partition. `equal_up_to` and `epoch`: so far the copies that were read are alike.
 
     `complete` is False where a limit was reached: then there is more that differs than is told.
+    `apart`: copies that took no part. `above`: what copies hold above their own high watermarks.
+    `compared` is False where no copy holds anything committed: then nothing differs.
     """
 
     outcome: Outcome
@@ -69,6 +71,9 @@ class Verdict(NamedTuple):
     unread: tuple[tuple[BrokerId, str], ...] = ()
     why: str = ""
     complete: bool = True
+    apart: tuple[Apart, ...] = ()
+    above: tuple[Above, ...] = ()
+    compared: bool = True
 
 
 def joined(differences: Sequence[Difference]) -> tuple[Difference, ...]:

@@ -21,6 +21,7 @@ BY_CHECKSUM: Final = "its bytes do not match its checksum"
 BY_LINEAGE: Final = "the leader's lineage has another epoch there"
 BY_NEWEST_LINEAGE: Final = "the lineage that goes on to the newest epoch has another one there"
 """Where nobody says who leads."""
+BY_ABSENCE: Final = "it has no such batch; the other's is of the epoch the lineage has there"
 BY_LEADER: Final = "the leader holds something else"
 CANNOT_TELL: Final = "nothing tells which is right"
 
@@ -60,6 +61,8 @@ def minority_of(
     if expected is not None:
         wrong = _those(held, lambda m: m is None or m.leader_epoch != expected)
         if 0 < len(wrong) < len(held):
+            if all(held[broker] is None for broker in wrong):
+                return wrong, BY_ABSENCE
             return wrong, BY_LINEAGE if reference.leader is not None else BY_NEWEST_LINEAGE
     if reference.leader is not None and reference.leader in held:
         right = held[reference.leader]

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 class Window(NamedTuple):
-    """Offsets, and the copies that can be compared there (two or more)."""
+    """Offsets, and the copies that can be compared there (two or more); or the one that holds them
+    alone, where it is read against its own checksums."""
 
     offsets: OffsetRange
     brokers: tuple[BrokerId, ...]
@@ -40,14 +41,29 @@ class Behind(NamedTuple):
         return OffsetRange(self.end, self.committed)
 
 
-def windows_of(extents: Sequence[Extent]) -> tuple[Window, ...]:
-    """In the order of their offsets; neighbours differ in who takes part, or in being cleaned."""
+class Apart(NamedTuple):
+    """A copy that has no committed offset in common with another."""
+
+    broker: BrokerId
+    offsets: OffsetRange
+
+
+class Above(NamedTuple):
+    """What a copy holds above its own high watermark: nobody promised it."""
+
+    broker: BrokerId
+    offsets: OffsetRange
+
+
+def windows_of(extents: Sequence[Extent], *, least: int = 2) -> tuple[Window, ...]:
+    """In the order of their offsets; neighbours differ in who takes part, or in being cleaned.
+    `least`: so many copies take part at least."""
     bounds = {bound for each in extents for bound in (each.log_start_offset, each.end)}
     bounds |= {each.cleaned_up_to for each in extents if each.cleaned_up_to}
     found: list[Window] = []
     for start, end in pairwise(sorted(bounds)):
         present = [e for e in extents if e.log_start_offset <= start and end <= e.end]
-        if len(present) < 2:
+        if len(present) < least:
             continue
         cleaned = any(e.cleaned_up_to is None or start < e.cleaned_up_to for e in present)
         new = Window(OffsetRange(start, end), tuple(e.broker for e in present), cleaned)
@@ -73,6 +89,23 @@ def behind(extents: Sequence[Extent], leader: BrokerId | None = None) -> tuple[B
         Behind(each.broker, each.log_end_offset, committed)
         for each in extents
         if each.log_end_offset < (by_leader if each.in_sync else committed)
+    )
+
+
+def apart(extents: Sequence[Extent], lagging: Sequence[Behind]) -> tuple[Apart, ...]:
+    """Copies that take part nowhere where others are compared: emptied by retention before the
+    others were, or without a high watermark yet. Of those that are behind that is told."""
+    compared = {broker for window in windows_of(extents) for broker in window.brokers}
+    told = compared | {each.broker for each in lagging}
+    left = [each for each in extents if each.broker not in told] if compared else []
+    return tuple(Apart(e.broker, OffsetRange(e.log_start_offset, e.end)) for e in left)
+
+
+def above(extents: Sequence[Extent]) -> tuple[Above, ...]:
+    return tuple(
+        Above(each.broker, OffsetRange(each.end, each.log_end_offset))
+        for each in extents
+        if each.end < each.log_end_offset
     )
 
 

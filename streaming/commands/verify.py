@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from tidestaff.streaming.commands.exits import INTERRUPTED, CommandError, Exit, UsageError
-from tidestaff.streaming.verify.state import DEFAULT_NAME, State, load
+from tidestaff.streaming.verify.state import DEFAULT_NAME, Equal, State, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -108,6 +108,7 @@ def run(options: Options) -> int:
     try:
         copies = source.partitions(_wanted(options))
         _check_found(options, {each.partition.topic for each in copies})
+        state.forget_what_changed(copies)
         verification = Verification(
             source,
             stop=stop,
@@ -266,7 +267,7 @@ def _tell(
     if interrupted:
         for each, value in zip(sorted(results), values, strict=True):
             if each.verdict.outcome is Outcome.EQUAL and not each.unread:
-                state.equal[each.partition] = value
+                state.equal[each.partition] = Equal(value, each.reached)
         state.done_to = {**state.done_to, **verification.unfinished}
         kept = _kept(state, _left_at(options))
     code = report.exit_code(results) if results or not state.equal else Exit.OK
@@ -276,7 +277,7 @@ def _tell(
         told += f"; {len(state.equal)} were found equal before"
     if options.json:
         document = report.document(
-            [*state.equal.values(), *values] if not interrupted else values,
+            [*(each.told for each in state.equal.values()), *values] if not interrupted else values,
             source=source.kind,
             code=int(code),
             seconds=seconds,

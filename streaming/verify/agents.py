@@ -191,13 +191,19 @@ class AgentSource:
     def again(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, PartitionCopies]:
+        """An agent that has gone since is named with what it does not tell."""
         found: dict[TopicPartition, PartitionCopies] = {}
+        silent = dict(self._silent)
         for broker, url in self._urls.items():
-            if broker not in self._silent:
+            if broker in silent:
+                continue
+            try:
                 answer = self._client.ask(broker, url, partitions, log_ends=True)
                 self._add(broker, answer, found)
+            except ConnectorError as error:
+                silent[broker] = error.reason
         for mine in found.values():
-            mine.unread |= self._silent
+            mine.unread |= silent
         return found
 
     @property

@@ -24,6 +24,7 @@ from tidestaff.streaming.verify.copies import (
     PartitionCopies,
     Traffic,
     bytes_a_round,
+    cleaned_up_to,
 )
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class BrokerSource:
             topics = {partition.topic for partition in wanted}
             found = self._until_lineages_are_known(found, topics.__contains__)
         seen = [each for each in found if (each.topic, each.partition) in wanted]
-        files = self._files(seen)
+        files = self._files(seen, every=True)
         copies = (self._copies(each, files) for each in seen)
         return {each.partition: each for each in copies}
 
@@ -147,11 +148,12 @@ class BrokerSource:
             except ConnectorError:
                 continue
 
-    def _files(self, seen: Sequence[PartitionObservation]) -> Files:
+    def _files(self, seen: Sequence[PartitionObservation], *, every: bool = False) -> Files:
         """What agents read in their files and nobody else knows or tells at once: how far cleaners
-        came, and in quick mode lineages."""
+        came, and in quick mode lineages. `every`: of topics that are not compacted, too; one may
+        have been compacted before."""
         found: Files = {}
-        asked = [o for o in seen if self._lineages or o.settings.compacted]
+        asked = [o for o in seen if every or self._lineages or o.settings.compacted]
         if self._by_agents is None or self._agents is None or not asked:
             return found
         names = [TopicPartition(each.topic, each.partition) for each in asked]
@@ -205,7 +207,7 @@ class BrokerSource:
         lineage, up_to = reading.lineage, None if seen.settings.compacted else 0
         if file is not None:
             lineage = file.lineage if lineage is None else lineage
-            up_to = (file.cleaner_offset or 0) if seen.settings.compacted else 0
+            up_to = cleaned_up_to(file, 0)
         return Extent(
             broker,
             start,

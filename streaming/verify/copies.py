@@ -42,11 +42,13 @@ class PartitionCopies:
 
 class Reached(NamedTuple):
     """How far a comparison came before it was interrupted, and what it was about: in another epoch
-    or topic what lies below may be something else."""
+    or topic what lies below may be something else, and a copy that was not there, or that began
+    above it, was never compared. `log_starts`: of each broker's copy."""
 
     offset: int
     leader_epoch: int | None = None
     topic_id: str | None = None
+    log_starts: tuple[tuple[BrokerId, int], ...] = ()
 
     @classmethod
     def of(cls, copies: PartitionCopies, offset: int) -> Reached:
@@ -54,10 +56,16 @@ class Reached(NamedTuple):
         them only."""
         shortest = min((each.end for each in copies.extents), default=0)
         ids = {each.topic_id for each in copies.extents if each.topic_id is not None}
-        return cls(min(offset, shortest), copies.leader_epoch, min(ids, default=None))
+        starts = sorted((each.broker, each.log_start_offset) for each in copies.extents)
+        topic_id = min(ids, default=None)
+        return cls(min(offset, shortest), copies.leader_epoch, topic_id, tuple(starts))
 
     def holds_for(self, copies: PartitionCopies) -> bool:
-        return self == Reached.of(copies, self.offset)
+        """A log start may have risen: retention goes on."""
+        now, before = Reached.of(copies, self.offset), dict(self.log_starts)
+        starts = dict(now.log_starts)
+        risen = starts.keys() == before.keys() and all(starts[b] >= before[b] for b in starts)
+        return risen and now._replace(log_starts=self.log_starts) == self
 
 
 class Traffic(NamedTuple):
@@ -130,7 +138,6 @@ def extent_of_files(broker: BrokerId, replica: DiskReplica, *, compacted: bool) 
         end = max(replica.broken_at, replica.high_watermark)
     if start is None or end is None or replica.high_watermark is None:
         return "its segments cannot be read"
-    cleaned = replica.cleaner_offset
     return Extent(
         broker,
         start,
@@ -138,6 +145,15 @@ def extent_of_files(broker: BrokerId, replica: DiskReplica, *, compacted: bool) 
         max(replica.high_watermark, start),
         max(end, start),
         replica.lineage,
-        cleaned if cleaned is not None else None if compacted else 0,
+        cleaned_up_to(replica, None if compacted else 0),
         topic_id=replica.topic_id,
+        broken_at=replica.broken_at,
     )
+
+
+def cleaned_up_to(replica: DiskReplica, unsaid: int | None) -> int | None:
+    """How far a cleaner came, whatever the topic's policy is now; `unsaid` where the file of the
+    cleaner is as it should be and does not name the partition."""
+    if not replica.cleaner_known:
+        return None
+    return unsaid if replica.cleaner_offset is None else replica.cleaner_offset

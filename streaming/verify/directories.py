@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from tidestaff.connectors.disk_replica import DiskReplica
-    from tidestaff.connectors.log_directories import Disk
     from tidestaff.consistency.batches import BatchMark, RangeDigest
     from tidestaff.consistency.model import BrokerId, TopicPartition
     from tidestaff.streaming.verify.copies import Asked
@@ -68,7 +67,7 @@ class DirectorySource:
             disk = directories.read(None, log_ends=True)
             for replica in disk.replicas.values():
                 if wanted(replica.partition.topic):
-                    self._add(broker, replica, disk, found)
+                    self._add(broker, replica, found)
             for partition, why in disk.unread.items():
                 if wanted(partition.topic):
                     _of(partition, found).unread.setdefault(broker, why)
@@ -81,7 +80,7 @@ class DirectorySource:
         for broker, directories in self._directories.items():
             disk = directories.read(partitions, log_ends=True)
             for replica in disk.replicas.values():
-                self._add(broker, replica, disk, found)
+                self._add(broker, replica, found)
             for partition in partitions:
                 if (broker, partition) in self._readers and partition not in disk.replicas:
                     why = disk.unread.get(partition, "its directory is not there any more")
@@ -92,15 +91,12 @@ class DirectorySource:
         self,
         broker: BrokerId,
         replica: DiskReplica,
-        disk: Disk,
         found: dict[TopicPartition, PartitionCopies],
     ) -> None:
         partition = replica.partition
         mine = _of(partition, found)
-        # Without the file that says how far a cleaner came, one may have been everywhere.
-        unsaid = {each.path for each in disk.directories if each.cleaner_offsets is None}
-        cleaned = replica.log_dir in unsaid or is_compacted(partition.topic, self._compacted)
-        extent = extent_of_files(broker, replica, compacted=cleaned)
+        compacted = is_compacted(partition.topic, self._compacted)
+        extent = extent_of_files(broker, replica, compacted=compacted)
         if isinstance(extent, str):
             mine.unread[broker] = extent
         else:

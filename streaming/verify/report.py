@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tidestaff.consistency.batches import BatchMark
-    from tidestaff.consistency.comparison_verdict import Difference
+    from tidestaff.consistency.comparison_verdict import Difference, Verdict
     from tidestaff.streaming.verify.copies import Traffic
     from tidestaff.streaming.verify.running import Result
 
@@ -46,6 +46,8 @@ def headline(results: Sequence[Result], *, interrupted: bool = False) -> str:
     told = [f"{counts[o]} {o.value}" for o in Outcome if counts[o]]
     unread = sum(bool(each.unread or each.verdict.unread) for each in results)
     more = f"; of {unread} a copy could not be read" if unread else ""
+    none = sum(map(_nothing_committed, results))
+    more += f"; of {none} nothing is committed, so nothing was compared" if none else ""
     began = "interrupted: " if interrupted else ""
     how = " by lineage" if results and all(each.quick for each in results) else ""
     partitions = counted(len(results), "partition")
@@ -55,7 +57,7 @@ def headline(results: Sequence[Result], *, interrupted: bool = False) -> str:
 def text(results: Sequence[Result], paint: Paint, *, everything: bool = False) -> list[str]:
     """What is wrong first; equal partitions are counted unless everything is asked for."""
     shown = sorted(
-        (r for r in results if everything or r.verdict.outcome is not Outcome.EQUAL or r.unread),
+        (r for r in results if everything or _is_told(r)),
         key=lambda r: (list(_STYLES).index(r.verdict.outcome) in (0,), r.partition),
     )
     lines: list[str] = []
@@ -73,6 +75,16 @@ def text(results: Sequence[Result], paint: Paint, *, everything: bool = False) -
     return lines
 
 
+def _is_told(result: Result) -> bool:
+    odd = result.verdict.outcome is not Outcome.EQUAL or bool(result.unread)
+    return odd or _nothing_committed(result)
+
+
+def _nothing_committed(result: Result) -> bool:
+    """Records are there, and nobody has promised any of them."""
+    return not result.verdict.compared and not result.verdict.why and bool(result.verdict.above)
+
+
 def _copies(result: Result) -> str:
     return ",".join(f"{b}*" if b == result.leader else str(b) for b in result.brokers) or "none"
 
@@ -80,8 +92,9 @@ def _copies(result: Result) -> str:
 def _short(result: Result) -> str:
     verdict = result.verdict
     away = _away({**dict(result.unread), **dict(verdict.unread)})
+    rotten = [f"broker {c.broker} at offset {c.offset}: {c.why}" for c in sorted(verdict.corrupt)]
     if verdict.why:
-        return "; ".join([verdict.why, *away])
+        return "; ".join([verdict.why, *rotten, *away])
     epoch = "" if verdict.epoch is None else f" (epoch {verdict.epoch})"
     parts = []
     if verdict.differences:
@@ -89,14 +102,26 @@ def _short(result: Result) -> str:
         wrong = ", ".join(map(str, first.minority))
         who = f"broker {wrong} is wrong: {first.why}" if wrong else first.why
         parts.append(f"at offset {first.offsets.start}: {who}")
-    parts += [f"broker {c.broker} at offset {c.offset}: {c.why}" for c in sorted(verdict.corrupt)]
+    parts += rotten
     if not parts:
         parts.append(f"equal up to offset {verdict.equal_up_to}{epoch}")
     parts += [
         f"broker {b.broker} ends at {b.end}, {b.committed - b.end} behind" for b in verdict.behind
     ]
     parts += [f"{u.offsets} not compared: {u.why}" for u in verdict.uncompared]
-    return "; ".join([*parts, *away])
+    parts += [
+        f"broker {a.broker} not compared: it has no committed offset in common, only {a.offsets}"
+        for a in verdict.apart
+    ]
+    return "; ".join([*parts, *_above(verdict), *away])
+
+
+def _above(verdict: Verdict) -> list[str]:
+    count = sum(each.offsets.end - each.offsets.start for each in verdict.above)
+    brokers = ", ".join(str(each.broker) for each in sorted(verdict.above))
+    who = f"broker{'s' * (len(verdict.above) > 1)} {brokers}"
+    told = f"{counted(count, 'offset')} above the high watermark not compared ({who})"
+    return [told] if count else []
 
 
 def _away(unread: Mapping[int, str]) -> list[str]:
@@ -182,6 +207,14 @@ def value_of(result: Result) -> dict[str, Any]:
         "not_compared": [
             {"start": u.offsets.start, "end": u.offsets.end, "why": u.why, "batches": u.batches}
             for u in verdict.uncompared
+        ],
+        "apart": [
+            {"broker": a.broker, "start": a.offsets.start, "end": a.offsets.end}
+            for a in verdict.apart
+        ],
+        "above_watermark": [
+            {"broker": a.broker, "start": a.offsets.start, "end": a.offsets.end}
+            for a in verdict.above
         ],
         "unread": {str(b): why for b, why in (*result.unread, *verdict.unread)},
         "why": verdict.why,

@@ -14,6 +14,7 @@ from tidestaff.connectors.errors import ConnectorError
 from tidestaff.consistency.comparison import Comparison
 from tidestaff.consistency.comparison_quick import compare_lineages
 from tidestaff.consistency.comparison_verdict import Outcome
+from tidestaff.streaming.commands.exits import CommandError
 from tidestaff.streaming.verify.copies import BYTES_AT_ONCE, Reached
 from tidestaff.streaming.verify.threads import in_threads
 
@@ -43,6 +44,7 @@ class Result(NamedTuple):
     leader: BrokerId | None
     unread: tuple[tuple[BrokerId, str], ...] = ()
     quick: bool = False
+    reached: Reached = Reached(0)
 
 
 class Progress(NamedTuple):
@@ -121,8 +123,11 @@ class Verification:
         found = {}
         for item in self.active:
             so_far = item.comparison.verdict()
-            odd = so_far.differences or so_far.corrupt or so_far.uncompared or so_far.unread
-            if not odd and not item.copies.unread and item.looked == 1:
+            odd = (
+                *(so_far.differences, so_far.corrupt, so_far.uncompared),
+                *(so_far.unread, so_far.why, so_far.apart),
+            )
+            if not any(odd) and not item.copies.unread and item.looked == 1:
                 reached = Reached.of(item.copies, item.comparison.done_to)
                 found[item.copies.partition] = reached
         return found
@@ -169,6 +174,7 @@ class Verification:
             span=span,
             marks_at_once=self._source.marks_at_once,
             done_to=reached.offset if reached is not None and reached.holds_for(copies) else 0,
+            scrub=self._check,
         )
         return _Item(copies, comparison, offsets, looked)
 
@@ -268,9 +274,10 @@ class Verification:
     def _again(
         self, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, PartitionCopies]:
+        """Nothing where nobody can be asked: then what was found the first time is told."""
         try:
             return self._source.again(partitions)
-        except ConnectorError:
+        except (ConnectorError, CommandError):
             return {}
 
     def _progress(self, read: int | None = None) -> None:
@@ -312,6 +319,8 @@ def _by_lineage(copies: PartitionCopies) -> Result:
 
 
 def _result(copies: PartitionCopies, verdict: Verdict, *, quick: bool = False) -> Result:
-    brokers = tuple(sorted(each.broker for each in copies.extents))
+    without = {each.broker for each in verdict.apart}
+    brokers = tuple(sorted(e.broker for e in copies.extents if e.broker not in without))
     unread = tuple(sorted(copies.unread.items()))
-    return Result(copies.partition, verdict, brokers, copies.leader, unread, quick)
+    reached = Reached.of(copies, verdict.equal_up_to or 0)
+    return Result(copies.partition, verdict, brokers, copies.leader, unread, quick, reached)

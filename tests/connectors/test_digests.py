@@ -235,6 +235,54 @@ def test_what_is_no_batch_is_named_with_its_place(tmp_path: Path) -> None:
     assert str(at) in found.reason
 
 
+def test_where_segments_overlap_each_offset_is_read_from_the_last_that_begins_below_it(
+    tmp_path: Path,
+) -> None:
+    """As a broker reads it."""
+    below, above = [v2(n) for n in range(10)], [v2(n, value=b"other") for n in range(5, 10)]
+    reader = RangeReader(str(write_segments(tmp_path, below, above, [v2(10)])))
+    assert reader.digest(OffsetRange(0, 11)).unreadable_at == 5
+    assert reader.digest(OffsetRange(0, 5)).unreadable_at is None
+    rest = reader.digest(OffsetRange(5, 11))
+    assert (rest.unreadable_at, rest.batches) == (None, 6)
+    assert (
+        rest.digest
+        != RangeReader(str(write_segments(tmp_path / "alone", below, [v2(10)])))
+        .digest(OffsetRange(5, 11))
+        .digest
+    )
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda data: data[:-3], id="part-of-a-batch"),
+        pytest.param(lambda data: data[:-20] + bytes(20), id="rotten-and-whole"),
+        pytest.param(lambda data: data[: len(data) // 5 * 4] + bytes(500), id="zeros"),
+    ],
+)
+def test_an_older_segment_that_breaks_off_lacks_what_comes_before_the_next(
+    tmp_path: Path, spoil: Callable[[bytes], bytes]
+) -> None:
+    folder = write_segments(tmp_path, [v2(n) for n in range(5)], [v2(n) for n in range(5, 10)])
+    log = folder / f"{0:020d}.log"
+    whole = log.read_bytes()
+    log.write_bytes(spoil(whole))
+    found = RangeReader(str(folder)).digest(OffsetRange(0, 10))
+    broken = len(log.read_bytes()) != len(whole)
+    assert found.unreadable_at == (4 if broken else None)
+    log.write_bytes(whole + bytes(500))  # made larger than it was filled: nothing is missing
+    found = RangeReader(str(folder)).digest(OffsetRange(0, 10))
+    assert (found.unreadable_at, found.batches) == (None, 10)
+
+
+def test_a_newest_segment_may_break_off_above_the_range_and_not_within(tmp_path: Path) -> None:
+    folder = write_segments(tmp_path, [*(v2(n) for n in range(5)), v2(5)[:-3]])
+    reader = RangeReader(str(folder))
+    assert reader.digest(OffsetRange(0, 5)).unreadable_at is None
+    assert reader.digest(OffsetRange(0, 6)).unreadable_at == 5
+
+
 def test_a_directory_that_is_gone_is_unreadable_and_no_crash(tmp_path: Path) -> None:
     found = RangeReader(str(tmp_path / "no")).digest(OffsetRange(0, 5))
     assert found.unreadable_at == 0

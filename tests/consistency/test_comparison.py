@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 from tidestaff.consistency.batches import BatchMark, Extent, RangeDigest
 from tidestaff.consistency.comparison import Comparison
 from tidestaff.consistency.comparison_verdict import Outcome
 from tidestaff.consistency.minority import (
+    BY_ABSENCE,
     BY_CHECKSUM,
     BY_LEADER,
     BY_LINEAGE,
@@ -20,6 +22,9 @@ from tidestaff.consistency.model import OffsetRange
 from tidestaff.consistency.windows import Window, windows_of
 
 from tests.consistency.copies import Copy, batch, compared, log
+
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def extents(*bounds: tuple[int, int], cleaned: tuple[int | None, ...] = ()) -> list[Extent]:
@@ -154,6 +159,13 @@ def test_of_two_copies_the_wrong_one_is_known_by(
     assert (found.minority, found.why) == (minority, why)
 
 
+@pytest.mark.parametrize("leader", [1, None])
+def test_a_batch_that_is_missing_is_no_other_epoch(leader: int | None) -> None:
+    whole = log([5, 9, 20])
+    (found,) = compared([Copy(1, whole), Copy(2, [whole[0], whole[2]])], leader=leader).differences
+    assert (found.minority, found.why) == ((2,), BY_ABSENCE)
+
+
 def test_unequal_cleaning_is_not_divergence() -> None:
     cleaned = [b._replace(records=1, crc=5) for b in log([5, 9])] + log([20, 21, 40], start=9)
     verdict = compared(three(batches=cleaned, cleaned_up_to=9))
@@ -254,6 +266,94 @@ def test_a_difference_too_large_to_follow_is_told_as_not_all() -> None:
     assert verdict.outcome is Outcome.DIVERGED
     assert not verdict.complete
     assert verdict.differences[0].offsets.start == 0
+
+
+def test_what_was_cleaned_leaves_its_budget_to_what_was_not_and_the_rest_is_named() -> None:
+    """Hundreds of batches are missing on one copy or the other; then one differs."""
+    tail = log(range(401, 411), start=400)
+    other = [*tail[:5], tail[5]._replace(crc=1), *tail[6:]]
+    cleaned = [[batch(n) for n in range(400) if n % 2 == odd] for odd in (0, 1)]
+    copies = [
+        Copy(1, [*cleaned[0], *tail], cleaned_up_to=400),
+        Copy(2, [*cleaned[1], *other], cleaned_up_to=400),
+    ]
+    verdict = compared(copies, marks_at_once=8, most_marks=30)
+    assert verdict.outcome is Outcome.DIVERGED
+    assert [each.offsets for each in verdict.differences] == [OffsetRange(405, 406)]
+    assert not verdict.complete
+    one, other_one = verdict.uncompared
+    assert (one.offsets.start, one.offsets.end, other_one.offsets.end) == (
+        *(0, other_one.offsets.start),
+        400,
+    )
+    assert "too much to be looked at" in other_one.why
+
+
+def test_what_differs_and_is_too_much_to_look_at_is_named() -> None:
+    copies = [Copy(1, log(range(1, 300))), Copy(2, log(range(1, 300), epoch=1))]
+    verdict = compared(copies, marks_at_once=8, most_marks=30)
+    told = {o for each in verdict.differences for o in range(*each.offsets)}
+    told |= {o for each in verdict.uncompared for o in range(*each.offsets)}
+    assert told == set(range(299))
+
+
+@pytest.mark.parametrize("span", [1 << 62, 3], ids=["in-one-question", "in-many"])
+@pytest.mark.parametrize("rotten", [0, 2, 4])
+def test_scrubbing_reads_what_one_copy_holds_alone(span: int, rotten: int) -> None:
+    """Below the log start of the other, in common, and above its end."""
+    whole = log([5, 9, 20, 21, 40])
+    whole[rotten] = whole[rotten]._replace(intact=False)
+    copies = [Copy(1, whole), Copy(2, whole[1:4], log_start=5)]
+    if rotten != 2:
+        assert compared(copies, span=span).corrupt == ()
+    verdict = compared(copies, span=span, scrub=True)
+    assert verdict.outcome is Outcome.CORRUPT
+    assert {each.offset for each in verdict.corrupt} == {whole[rotten].first_offset}
+
+
+def test_scrubbing_says_equal_up_to_where_copies_were_compared() -> None:
+    copies = [Copy(1, log([5, 9, 20])), Copy(2, log([5, 9]))]
+    verdict = compared(copies, scrub=True)
+    assert (verdict.outcome, verdict.equal_up_to) == (Outcome.BEHIND, 9)
+    assert [copy.asked for copy in copies] == [
+        [OffsetRange(0, 9), OffsetRange(9, 20)],
+        [OffsetRange(0, 9)],
+    ]
+
+
+def test_scrubbing_goes_on_in_the_one_copy_that_can_be_read() -> None:
+    copies = [Copy(1, log([5, 9, 20])), Copy(2, log([5, 9, 20]), broken_from=9)]
+    copies[0].batches[2] = copies[0].batches[2]._replace(intact=False)
+    verdict = compared(copies, scrub=True, span=10)
+    assert {(each.broker, each.offset) for each in verdict.corrupt} == {(1, 9), (2, 9)}
+    assert [each.offsets for each in verdict.uncompared] == [OffsetRange(9, 20)]
+
+
+def test_scrubbing_reads_copies_that_have_nothing_in_common() -> None:
+    rotten = [log([5])[0]._replace(intact=False)]
+    verdict = compared([Copy(1, rotten), Copy(2, log([9], start=5), log_start=5)], scrub=True)
+    assert (verdict.outcome, verdict.why[:18]) == (Outcome.CORRUPT, "no two copies hold")
+    assert [each.broker for each in verdict.corrupt] == [1]
+
+
+@pytest.mark.parametrize(
+    "third",
+    [
+        pytest.param({"batches": [], "log_start": 40}, id="emptied-before-the-others"),
+        pytest.param({"watermark": 0, "in_sync": True}, id="no-high-watermark-yet"),
+    ],
+)
+def test_a_copy_that_has_nothing_in_common_is_not_counted_as_equal(third: dict[str, Any]) -> None:
+    verdict = compared(three(**third))
+    assert verdict.outcome is Outcome.NOT_COMPARABLE
+    assert [each.broker for each in verdict.apart] == [3]
+    assert verdict.equal_up_to == 40
+
+
+def test_what_nobody_committed_is_not_compared_and_told() -> None:
+    verdict = compared([Copy(1, log([5]), watermark=0), Copy(2, log([5], epoch=1), watermark=0)])
+    assert (verdict.outcome, verdict.compared) == (Outcome.EQUAL, False)
+    assert [(each.broker, each.offsets) for each in verdict.above] == [(1, (0, 5)), (2, (0, 5))]
 
 
 def test_a_comparison_goes_on_where_an_earlier_one_ended() -> None:

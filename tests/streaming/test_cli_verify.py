@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import threading
-from contextlib import contextmanager
+import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tidestaff.connectors import agent_answers, agent_server
 from tidestaff.connectors.agent_answers import Question, decode_question
-from tidestaff.connectors.agent_digester import BYTES_A_SECOND, Digester
-from tidestaff.connectors.agent_server import Agent, AgentServer, Listen
 from tidestaff.connectors.errors import ConnectorError
-from tidestaff.connectors.log_directories import LogDirectories
 from tidestaff.streaming.cli import main
 from tidestaff.streaming.verify import agents as verify_agents
 from tidestaff.streaming.verify.agents import AgentDigests, AgentSource
@@ -23,11 +19,12 @@ from tidestaff.streaming.verify.progress import line
 from tidestaff.streaming.verify.report import as_json
 from tidestaff.streaming.verify.running import Progress, Verification
 
+from tests.connectors.agents import agents
 from tests.connectors.disk import write_log_dir, write_offsets
 from tests.connectors.segment_bytes import v2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from tidestaff.connectors.disk_replica import DiskReplica
@@ -223,7 +220,7 @@ def test_an_interrupted_run_leaves_a_state_and_goes_on_from_it(
     assert code == 130
     assert found["interrupted"]
     kept = json.loads(state.read_text())
-    assert [e["partition"] for e in kept["equal"]] == [0]
+    assert [e["told"]["partition"] for e in kept["equal"]] == [0]
     code, found = verify(capsys, "--resume", str(state), *of(brokers))
     assert code == 0
     assert verdicts(found) == {"t-0": "equal", "t-1": "equal"}
@@ -253,29 +250,6 @@ def test_ctrl_c_twice_leaves_a_state_as_well(
     assert (code, found["interrupted"]) == (130, True)
     code, found = verify(capsys, "--resume", str(state), *of(brokers))
     assert (code, verdicts(found)) == (0, {"t-0": "equal", "t-1": "equal"})
-
-
-@contextmanager
-def agents(
-    brokers: list[Path], bytes_a_second: float = BYTES_A_SECOND, whole_s: float = 60.0
-) -> Iterator[str]:
-    servers = []
-    try:
-        for number, path in enumerate(brokers, 1):
-            directories = LogDirectories([str(path)], lambda: 1)
-            directories.read(frozenset(), log_ends=False)
-            digester = Digester(directories.place_of, bytes_a_second=bytes_a_second)
-            agent = Agent(number, directories, lambda: 1, digester)
-            servers.append(AgentServer(Listen("127.0.0.1", 0), agent, whole_s=whole_s))
-            threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
-        yield ",".join(
-            f"{number}=http://127.0.0.1:{server.server_port}"
-            for number, server in enumerate(servers, 1)
-        )
-    finally:
-        for server in servers:
-            server.shutdown()
-            server.server_close()
 
 
 def test_agents_are_asked_for_digests_and_find_the_same(
@@ -475,6 +449,55 @@ def test_what_a_short_copy_does_not_hold_is_compared_after_an_interruption_too(
     assert (code, verdicts(found)["t-0"]) == (2, "diverged")
 
 
+def test_of_what_nobody_committed_it_is_said_that_it_was_not_compared(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in brokers:
+        write_offsets(path, "replication-offset-checkpoint", t_0=0, t_1=8)
+    flip(brokers[2] / "t-0" / SEGMENT, 4, 20)
+    assert main(["verify", *of(brokers)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "2 equal; of 1 nothing is committed, so nothing was compared" in told
+    assert "30 offsets above the high watermark not compared (brokers 1, 2, 3)" in told
+    assert "t-1" not in told
+    code, found = verify(capsys, *of(brokers))
+    assert (code, found["partitions"][0]["above_watermark"][0]) == (
+        0,
+        {"broker": 1, "start": 0, "end": 10},
+    )
+
+
+@pytest.mark.parametrize("mode", [(), ("--quick",), ("--scrub",)])
+def test_a_copy_that_holds_nothing_in_common_with_the_others_is_none_of_the_equal_ones(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str], mode: tuple[str, ...]
+) -> None:
+    """Lawful, where retention came to it first; but it was not compared."""
+    (brokers[2] / "t-0" / SEGMENT).rename(brokers[2] / "t-0" / f"{10:020d}.log")
+    (brokers[2] / "t-0" / f"{10:020d}.log").write_bytes(b"")
+    code, found = verify(capsys, *mode, *of(brokers))
+    told = found["partitions"][0]
+    assert (code, told["verdict"], told["copies"]) == (3, "not comparable", [1, 2])
+    assert told["apart"] == [{"broker": 3, "start": 10, "end": 10}]
+    assert told["equal_up_to"] == 10
+    assert main(["verify", *mode, *of(brokers)]) == 3
+    assert "broker 3 not compared" in " ".join(capsys.readouterr().out.split())
+
+
+def test_rot_in_what_one_copy_holds_alone_is_found_by_scrubbing(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    flip(brokers[0] / "t-0" / SEGMENT, 2, 65)
+    for path in brokers[1:]:
+        write_offsets(path, "log-start-offset-checkpoint", t_0=5)
+    assert verify(capsys, *of(brokers))[0] == 0
+    with agents(brokers) as urls:
+        for where in of(brokers), ["--agents", urls]:
+            code, found = verify(capsys, "--scrub", *where)
+            assert (code, verdicts(found)["t-0"]) == (2, "corrupt")
+            (rotten,) = found["partitions"][0]["corrupt"]
+            assert (rotten["broker"], rotten["offset"]) == (1, 2)
+
+
 def test_copies_that_all_end_below_a_watermark_they_know_are_behind(
     brokers: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -545,6 +568,85 @@ def test_a_newest_segment_that_breaks_off_is_read_as_far_as_it_goes(
     assert broken["unread"]["3"].startswith("from offset 6 on: no batch at byte")
 
 
+def a_size_beyond_the_file(data: bytearray, batch: int) -> None:
+    struct.pack_into(">i", data, batch + 8, 1 << 20)
+
+
+def a_batch_of_zeros(data: bytearray, batch: int) -> None:
+    data[batch : batch + len(data) // 10] = bytes(len(data) // 10)
+
+
+@pytest.mark.parametrize("by_agents", [False, True], ids=["directories", "agents"])
+@pytest.mark.parametrize("spoil", [a_size_beyond_the_file, a_batch_of_zeros])
+def test_bytes_that_changed_below_the_copys_own_watermark_are_no_copy_that_is_behind(
+    brokers: list[Path],
+    capsys: pytest.CaptureFixture[str],
+    spoil: Callable[[bytearray, int], None],
+    *,
+    by_agents: bool,
+) -> None:
+    """Whole batches stand behind the place, though nothing was flushed."""
+    log = brokers[2] / "t-0" / SEGMENT
+    data = bytearray(log.read_bytes())
+    spoil(data, 4 * (len(data) // 10))
+    log.write_bytes(data)
+    (brokers[2] / "recovery-point-offset-checkpoint").unlink()
+    with agents(brokers) as urls:
+        code, found = verify(capsys, *(["--agents", urls] if by_agents else of(brokers)))
+    told = found["partitions"][0]
+    assert (code, told["verdict"], told["behind"]) == (2, "corrupt", [])
+    assert [(c["broker"], c["offset"]) for c in told["corrupt"]] == [(3, 4)]
+    assert told["equal_up_to"] == 4
+    if not by_agents:
+        code, found = verify(capsys, "--quick", *of(brokers))
+        assert (code, verdicts(found)["t-0"]) == (3, "not comparable")
+
+
+@pytest.mark.parametrize("left", [b"", b"\0" * 500, v2(7)[:-3]], ids=["none", "zeros", "a-part"])
+def test_what_a_crash_took_from_a_copy_it_fetches_again_unless_it_was_flushed(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str], left: bytes
+) -> None:
+    log = brokers[2] / "t-0" / SEGMENT
+    data = log.read_bytes()
+    log.write_bytes(data[: len(data) // 10 * 7] + left)
+    write_offsets(brokers[2], "recovery-point-offset-checkpoint", t_0=7)
+    code, found = verify(capsys, *of(brokers))
+    assert (code, found["partitions"][0]["verdict"]) == (1, "behind")
+    write_offsets(brokers[2], "recovery-point-offset-checkpoint", t_0=8)
+    code, found = verify(capsys, *of(brokers))
+    expected = (2, "corrupt") if left else (1, "behind")  # cut where a batch ends: by its leader
+    assert (code, found["partitions"][0]["verdict"]) == expected
+
+
+def test_overlapping_segments_are_compared_as_a_broker_reads_them(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in brokers:
+        later = b"".join(v2(offset) for offset in range(10, 20))
+        (path / "t-0" / f"{10:020d}.log").write_bytes(later)
+        write_offsets(path, "replication-offset-checkpoint", t_0=20, t_1=8)
+    other = b"".join(v2(offset, value=b"other") for offset in range(5, 10))
+    (brokers[2] / "t-0" / f"{5:020d}.log").write_bytes(other)
+    with agents(brokers) as urls:
+        for words in of(brokers), [*of(brokers), "--scrub"], ["--agents", urls]:
+            code, found = verify(capsys, *words)
+            assert (code, verdicts(found)["t-0"]) == (2, "diverged")
+            (difference,) = found["partitions"][0]["differences"]
+            assert (difference["start"], difference["end"], difference["wrong"]) == (5, 10, [3])
+
+
+def test_an_older_segment_that_breaks_off_alike_everywhere_is_corrupt(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in brokers:
+        first, second = (b"".join(map(v2, range(at, at + 5))) for at in (0, 5))
+        (path / "t-0" / SEGMENT).write_bytes(first[:-3])
+        (path / "t-0" / f"{5:020d}.log").write_bytes(second)
+    code, found = verify(capsys, *of(brokers))
+    assert (code, verdicts(found)["t-0"]) == (2, "corrupt")
+    assert {c["offset"] for c in found["partitions"][0]["corrupt"]} == {4}
+
+
 def test_what_a_crash_leaves_behind_the_watermark_hides_no_copy(
     brokers: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -554,16 +656,38 @@ def test_what_a_crash_leaves_behind_the_watermark_hides_no_copy(
     assert (code, found["partitions"][0]["copies"]) == (0, [1, 2, 3])
 
 
+@pytest.mark.parametrize("by_agents", [False, True], ids=["directories", "agents"])
+@pytest.mark.parametrize("content", ["half of a fi", "7\n1\nt 0 5\n"], ids=["torn", "version-7"])
 def test_where_the_cleaners_file_cannot_be_read_nobody_is_accused(
-    brokers: list[Path], capsys: pytest.CaptureFixture[str]
+    brokers: list[Path], capsys: pytest.CaptureFixture[str], content: str, *, by_agents: bool
 ) -> None:
     log = brokers[0] / "t-0" / SEGMENT
     data = log.read_bytes()
     size = len(data) // 10
     log.write_bytes(data[:size] + data[3 * size :])
-    (brokers[0] / "cleaner-offset-checkpoint").write_text("half of a fi")
-    code, found = verify(capsys, *of(brokers))
+    (brokers[0] / "cleaner-offset-checkpoint").write_text(content)
+    with agents(brokers) as urls:
+        code, found = verify(capsys, *(["--agents", urls] if by_agents else of(brokers)))
     assert (code, verdicts(found)["t-0"]) == (3, "not comparable")
+
+
+def test_an_agent_that_goes_before_the_second_look_is_named(
+    brokers: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("t-0", "t-1"):
+        flip(brokers[0] / name / SEGMENT, 4, 20)
+    plain = AgentSource.again
+    with agents(brokers) as urls:
+
+        def gone(source: AgentSource, partitions: Any) -> Any:
+            source._urls = {**source._urls, 3: "http://127.0.0.1:1"}
+            return plain(source, partitions)
+
+        monkeypatch.setattr(AgentSource, "again", gone)
+        code, found = verify(capsys, "--agents", urls)
+    assert code == 2
+    assert [list(each["unread"]) for each in found["partitions"]] == [["3"], ["3"]]
+    assert [each["copies"] for each in found["partitions"]] == [[1, 2], [1, 2]]
 
 
 def test_one_directory_by_two_names_is_no_second_copy(

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tidestaff.connectors.agent_client import AgentClient, parse_agents
 from tidestaff.connectors.broker_answers import UNKNOWN_TOPIC_OR_PARTITION
 from tidestaff.connectors.digest_wire import FetchedRecords, WireRanges
 from tidestaff.consistency.comparison_verdict import Outcome
@@ -16,11 +17,14 @@ from tidestaff.streaming.verify.brokers import BrokerSource
 from tidestaff.streaming.verify.report import text
 from tidestaff.streaming.verify.running import Verification
 
+from tests.connectors.agents import agents
+from tests.connectors.disk import write_log_dir
 from tests.connectors.fake_brokers import ORDERS, FakeCluster
 from tests.connectors.watched import Watched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from tidestaff.streaming.verify.running import Result
 
@@ -106,3 +110,58 @@ def test_a_divergence_by_lineage_is_told_once_it_was_seen_twice(mended: bool) ->
             replica.leo = replica.hw = 12
     (told,) = Verification(source, stop=threading.Event(), quick=True).run(found)
     assert told.verdict.outcome is (Outcome.EQUAL if mended else Outcome.DIVERGED)
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> list[Path]:
+    """Of orders-0; on broker 1 offsets 1 and 2 are cleaned away."""
+    found = [write_log_dir(tmp_path / f"b{b}", broker=b, orders_0=10) for b in (1, 2, 3)]
+    log = found[0] / "orders-0" / f"{0:020d}.log"
+    data = log.read_bytes()
+    size = len(data) // 10
+    log.write_bytes(data[:size] + data[3 * size :])
+    return found
+
+
+def with_agents(disks: list[Path], urls: str) -> tuple[BrokerSource, FakeCluster]:
+    cluster = FakeCluster.with_topic()
+    for replica in cluster.replicas.values():
+        replica.leo = replica.hw = 10
+    beside = (AgentClient(token=None, timeout_ms=5_000), parse_agents(urls))
+    source = BrokerSource(
+        Watched(cluster, missed_rounds=1),
+        cluster,
+        bytes_a_second=0,
+        agents=beside,
+        lineages=False,
+    )
+    return source, cluster
+
+
+@pytest.mark.parametrize(
+    ("cleaner", "outcome"),
+    [
+        pytest.param("0\n1\norders 0 5\n", Outcome.NOT_COMPARABLE, id="it-was-compacted-before"),
+        pytest.param("half of a fi", Outcome.NOT_COMPARABLE, id="nobody-can-read-it"),
+        pytest.param("0\n0\n", Outcome.DIVERGED, id="no-cleaner-was-there"),
+    ],
+)
+def test_what_a_cleaner_did_before_the_policy_was_changed_accuses_nobody(
+    disks: list[Path], cleaner: str, outcome: Outcome
+) -> None:
+    """The brokers call the topic not compacted."""
+    (disks[0] / "cleaner-offset-checkpoint").write_text(cleaner)
+    with agents(disks) as urls:
+        source, _ = with_agents(disks, urls)
+        found = source.partitions(lambda _: True)
+        (told,) = Verification(source, stop=threading.Event()).run(found)
+    assert told.verdict.outcome is outcome
+
+
+def test_where_no_broker_answers_any_more_what_was_found_is_told(disks: list[Path]) -> None:
+    with agents(disks) as urls:
+        source, cluster = with_agents(disks, urls)
+        found = source.partitions(lambda _: True)
+        cluster.silent |= {1, 2, 3}
+        (told,) = Verification(source, stop=threading.Event()).run(found)
+    assert told.verdict.outcome is Outcome.DIVERGED
