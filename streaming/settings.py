@@ -8,15 +8,7 @@ from pathlib import Path
 from re import Pattern  # noqa: TC003 - pydantic reads it
 from typing import Annotated, Final, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    SecretStr,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from tidestaff.connectors.loopback import is_loopback
 from tidestaff.consistency.catalogue import BY_CODE
 from tidestaff.consistency.verdict import FindingClass
@@ -316,16 +308,12 @@ class Settings(Section):
     web: WebSettings = Field(default_factory=WebSettings)
     quarantine: QuarantineSettings = Field(default_factory=QuarantineSettings)
     transport: TransportSettings = Field(default_factory=TransportSettings)
-    _written: dict[tuple[str, ...], str] = PrivateAttr(default_factory=dict)
+    _written: dict[tuple[str, ...], str] = {}
 
     @property
     def written(self) -> dict[tuple[str, ...], str]:
         """What stood where a value came from a variable or a file, by its keys."""
         return self._written
-
-    def with_written(self, written: dict[tuple[str, ...], str]) -> Settings:
-        self._written = written
-        return self
 
     @field_validator("clusters")
     @classmethod

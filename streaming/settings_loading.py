@@ -73,11 +73,13 @@ def load(path: Path | None, environment: Mapping[str, str] | None = None) -> Set
     if problems:
         raise SettingsError(*(f"{place}: {problem}" for problem in problems))
     try:
-        return _validated(content, environment, overridden).with_written(written)
+        found = _validated(content, environment, overridden)
     except ValidationError as error:
         raise SettingsError(
             *(_problem(place, each, overridden) for each in error.errors()), _REMEDY
         ) from None
+    found.written.update(written)
+    return found
 
 
 def _validated(
