@@ -95,7 +95,10 @@ class WireBroker:
         return ApiVersionsResponse(error_code=0, api_keys=told, throttle_time_ms=0), version
 
     def _metadata(self) -> Any:
-        topic, broker = MetadataResponse.MetadataResponseTopic, MetadataResponse.MetadataResponseBroker
+        topic, broker = (
+            MetadataResponse.MetadataResponseTopic,
+            MetadataResponse.MetadataResponseBroker,
+        )
         partition = topic.MetadataResponsePartition(
             error_code=0,
             partition_index=0,
