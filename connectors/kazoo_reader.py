@@ -271,7 +271,7 @@ def _end(client: Any) -> None:
     try:
         client.stop()
         client.close()
-    except Exception:  # noqa: BLE001 - kazoo's own, and nobody waits for it any more
+    except Exception:  # kazoo's own, and nobody waits for it any more
         _LOGGER.debug("the client did not end in good order", exc_info=True)
 
 

@@ -8,7 +8,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tidestaff.connectors.errors import BrokerSilentError, ClusterUnreachableError
+from tidestaff.connectors.errors import (
+    AnswerMalformedError,
+    BrokerSilentError,
+    ClusterUnreachableError,
+)
 from tidestaff.consistency.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -98,3 +102,13 @@ def test_a_broker_that_denies_what_all_know_is_asked_for_its_versions_anew() -> 
         with pytest.raises(BrokerSilentError, match="does not know MetadataRequest"):
             reader.ping(1)
         until_it_answers(reader, 1)
+
+
+def test_a_topic_with_null_for_its_partitions_is_refused_until_it_has_a_list() -> None:
+    with cluster_of(1) as cluster, closing(reader_of(cluster.bootstrap)) as reader:
+        reader.hosts()
+        cluster.brokers[0].null_partitions = True
+        with pytest.raises(AnswerMalformedError, match="MetadataResponse makes no sense"):
+            reader.metadata(0)
+        cluster.brokers[0].null_partitions = False
+        assert set(reader.metadata(0).partitions) == {ORDERS}

@@ -95,10 +95,8 @@ class WireBroker:
         return ApiVersionsResponse(error_code=0, api_keys=told, throttle_time_ms=0), version
 
     def _metadata(self) -> Any:
-        topic, broker = (
-            MetadataResponse.MetadataResponseTopic,
-            MetadataResponse.MetadataResponseBroker,
-        )
+        topic = MetadataResponse.MetadataResponseTopic
+        broker = MetadataResponse.MetadataResponseBroker
         partition = topic.MetadataResponsePartition(
             error_code=0,
             partition_index=0,
