@@ -134,6 +134,7 @@ class Lab:
             self._known(node)
             if self.running(node):
                 raise LabError(f"{node_name(node)} runs already")
+        for node in nodes:
             self._mark(node).unlink(missing_ok=True)
             if node == ZOOKEEPER_NODE:
                 self._start_zookeeper()
@@ -157,6 +158,7 @@ class Lab:
         """SIGTERM: a broker hands over what it leads, and writes down that it ended well."""
         for node in nodes:
             self._running(node)
+        for node in nodes:
             self._engine.signal(node_name(node), signal.SIGTERM)
         for node in nodes:
             if not self._engine.wait(node_name(node), ENDS_WITHIN_S):
@@ -170,6 +172,7 @@ class Lab:
         """SIGKILL: no time to say good-bye."""
         for node in nodes:
             self._running(node)
+        for node in nodes:
             self._engine.signal(node_name(node), signal.SIGKILL)
         for node in nodes:
             self._engine.wait(node_name(node), ENDS_WITHIN_S)
