@@ -75,7 +75,7 @@ def metadata_of(answer: Any) -> ClusterMetadata:
     partitions = {}
     for topic in answer.topics:
         topic_id = id_text(topic.topic_id)
-        for each in topic.partitions or ():
+        for each in topic.partitions:
             partitions[_named(topic.name, each.partition_index)] = ListedPartition(
                 each.leader_id,
                 each.leader_epoch,
@@ -85,6 +85,12 @@ def metadata_of(answer: Any) -> ClusterMetadata:
             )
     brokers = {each.node_id: each.rack for each in answer.brokers}
     return ClusterMetadata(brokers, answer.controller_id, partitions, answer.cluster_id or None)
+
+
+@_of_an_answer
+def learn(answer: Any, update: Callable[[Any], object]) -> None:
+    """The library takes it over, as it stands."""
+    update(answer)
 
 
 @_of_an_answer

@@ -59,7 +59,6 @@ class BrokerMetadata:
         self._rules: RuleSet | None = None
         self._before: ClusterMetadata | None = None
         self._moving: Mapping[TopicPartition, Moving] = {}
-        self._tells_fenced = True
 
     def before(self, turn: int, refresh: Refresh, problems: Problems) -> ClusterView:
         metadata = self._before = self._reader.metadata(turn)
@@ -132,15 +131,17 @@ class BrokerMetadata:
         self, metadata: ClusterMetadata, problems: Problems
     ) -> dict[BrokerId, Registration]:
         """Brokers that the metadata lists are live; KRaft controllers keep fenced ones, too, which
-        brokers tell from 4.0 on. Broker epochs are told to nobody but brokers."""
+        brokers tell from 4.0 on. Broker epochs are told to nobody but brokers.
+
+        An older one is asked every time: from what it told of its versions it is known here that it
+        cannot answer, so nothing is sent, and after an upgrade it can."""
         found = {each.broker: each for each in registrations_of(metadata)}
         assert self._rules is not None
-        if self._rules.mode is Mode.ZOOKEEPER or not self._tells_fenced:
+        if self._rules.mode is Mode.ZOOKEEPER:
             return found
         try:
             registered = self._reader.registered()
         except UnsupportedRequestError:
-            self._tells_fenced = False
             return found
         except ConnectorError as error:
             place = "registrations"

@@ -11,6 +11,7 @@ from tidestaff.connectors.errors import (
     ConnectorError,
     NotAuthorizedError,
     UnsupportedRequestError,
+    VersionNotCoveredError,
 )
 from tidestaff.connectors.setting_values import PROTOCOL, Told, from_one_place, sorted_out
 from tidestaff.consistency.errors import UnknownVersionError
@@ -162,7 +163,7 @@ class ClusterSettings:
             spoken = [b[PROTOCOL].value for b in self._effective_brokers() if PROTOCOL in b]
             return rules_of(software, self._options, spoken)
         except UnknownVersionError as error:
-            found = rules_of(software._replace(metadata_level=None), self._options)
+            found = _rules_of_release(software, self._options)
             self._problems[PROTOCOL] = Problem(
                 *(PROTOCOL, ProblemKind.MALFORMED, error.text, error.remedy), at_once=True
             )
@@ -304,6 +305,14 @@ def rules_of(software: Software, options: BrokerOptions, spoken: Collection[str]
         version = _at_least(version, ProtocolVersion.parse(protocol))
     elr = software.elr if mode is Mode.KRAFT else None
     return rules_for(version, mode, protocol=protocol, elr=elr)
+
+
+def _rules_of_release(software: Software, options: BrokerOptions) -> RuleSet:
+    """Whatever protocol is spoken."""
+    try:
+        return rules_of(software._replace(metadata_level=None), options)
+    except UnknownVersionError as error:
+        raise VersionNotCoveredError(error.text, error.remedy) from None
 
 
 def _mode(software: Software) -> Mode:

@@ -119,6 +119,13 @@ class AnswerMalformedError(ConnectorError):
         self.answer, self.cause = answer, cause
 
 
+class VersionNotCoveredError(ConnectorError):
+    """What the brokers say they are, under the options that were given, is nothing there are rules
+    for. It may be another answer once they are upgraded."""
+
+    retriable = True
+
+
 class PropertiesFileError(ConnectorError):
     """A file of client properties that cannot be used; values are never told."""
 

@@ -49,6 +49,10 @@ _SERVER: Final = re.compile(
     r"(\[[^\s,\[\]]+\]|[^\s:,/\[\]]+)(:\d{1,5})?|[0-9A-Fa-f]*(:[0-9A-Fa-f.]*){2,}"
 )
 _TLS: Final = re.compile(r"\[SSL: (\w+)\]")
+_EVERY_BROKER_KNOWS: Final = {
+    *("ApiVersionsRequest", "FetchRequest", "ListOffsetsRequest", "MetadataRequest"),
+}
+_WITHOUT_THEM_SILENT: Final = {"ApiVersionsRequest", "MetadataRequest"}
 
 
 class _LoggingInError(kafka_errors.SaslAuthenticationFailedError):  # type: ignore[misc]
@@ -67,6 +71,16 @@ class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
             return self._source.token()
         except TokenError as error:
             raise _LoggingInError(error.reason) from None
+
+
+class _Manager(KafkaConnectionManager):  # type: ignore[misc]
+    """Every connection finds out what its broker speaks. The library holds all of them to what the
+    bootstrap server spoke once: through an upgrade of the cluster that would be the old protocol
+    until we are restarted, and nothing would say so."""
+
+    def get_connection(self, *given: Any, **named: Any) -> Any:
+        self.broker_version_data = None
+        return super().get_connection(*given, **named)
 
 
 def library_options(properties: Mapping[str, object]) -> dict[str, object]:
@@ -149,7 +163,7 @@ class KafkaPythonClient:
 
     def _connected(self) -> tuple[Any, Any]:
         net = NetworkSelector(**self._config)
-        manager = KafkaConnectionManager(net, **self._config)
+        manager = _Manager(net, **self._config)
         net.start()
         try:
             manager.bootstrap(self.timeout_ms)
@@ -212,7 +226,7 @@ class KafkaPythonClient:
         try:
             answer = manager.run(send)
         except kafka_errors.IncompatibleBrokerVersion:
-            raise UnsupportedRequestError(request.name) from None
+            raise self._not_known(manager, broker, request.name) from None
         except _AUTHENTICATION as error:
             # The manager would remember it for ever; whoever mends the ACL need not restart us.
             manager._auth_failures.pop(broker, None)  # noqa: SLF001
@@ -226,6 +240,16 @@ class KafkaPythonClient:
             raise AuthenticationRefusedError(f"broker {broker}", _cause(error)) from None
         self._silent.discard(broker)
         return answer
+
+    def _not_known(self, manager: Any, broker: BrokerId, name: str) -> ConnectorError:
+        """What every broker knows, this one has denied: its answer on versions was damaged. The
+        next connection asks for it anew."""
+        if name in _EVERY_BROKER_KNOWS:
+            manager.run(_hanging_up, manager, broker)
+        if name not in _WITHOUT_THEM_SILENT:
+            return UnsupportedRequestError(name)
+        self._silent.add(broker)
+        return BrokerSilentError(broker, f"it says it does not know {name}")
 
 
 async def _refusal(manager: Any, timeout_ms: int) -> Exception | None:
@@ -268,3 +292,7 @@ def _cause(error: BaseException) -> str:
 
 async def _closing(manager: Any) -> None:
     manager.close()
+
+
+async def _hanging_up(manager: Any, broker: BrokerId) -> None:
+    manager.close(broker)

@@ -24,6 +24,7 @@ from tidestaff.connectors.broker_decoding import (
     eligible_of,
     headers_of,
     items,
+    learn,
     listed_offset,
     log_dirs_of,
     metadata_of,
@@ -75,7 +76,7 @@ class KafkaPythonReader(KafkaPythonClient):
         found = metadata_of(answer)
         # The manager learns addresses from it. It may change the answer, so this comes last.
         cluster = self.manager().cluster
-        cluster.update_metadata(answer)
+        learn(answer, cluster.update_metadata)
         self._addresses |= {each.node_id: each for each in cluster.brokers()}
         # Whoever is not listed any more may still be there, and is found where it was. The manager
         # has no other place for such addresses than this one, where it looks last.

@@ -6,13 +6,18 @@ Only get, get_children and exists are ever called, so nothing can be written.
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kazoo import exceptions  # type: ignore[import-untyped]
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
-from kazoo.handlers.threading import KazooTimeoutError  # type: ignore[import-untyped]
+from kazoo.handlers.threading import (  # type: ignore[import-untyped]
+    KazooTimeoutError,
+    SequentialThreadingHandler,
+)
 from kazoo.protocol.states import (  # type: ignore[import-untyped]
     Callback,
     EventType,
@@ -40,8 +45,50 @@ _LOGGER.propagate = False
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 5.0}
 _NOT_THERE: Final = exceptions.NoNodeError
 _REFUSED: Final = exceptions.NoAuthError
+_ENDS_WITHIN_S: Final = 1.0
+"""So long has a server to answer that our session is over."""
+LARGEST_ANSWER: Final = 64 << 20
+"""Sixteen times what ZooKeeper's own client takes (jute.maxbuffer)."""
 
 T = TypeVar("T")
+
+
+class _Bounded:
+    """A socket that reads no answer longer than any there is: kazoo asks it for as many bytes as
+    the peer has announced, and would keep them all."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def recv(self, size: int) -> bytes:
+        if size > LARGEST_ANSWER:
+            raise OSError(f"an answer of {size} bytes is announced, and {LARGEST_ANSWER} are taken")
+        found: bytes = self._inner.recv(size)
+        return found
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Knows the socket that kazoo uses, to take it away from a thread that would wait on it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._socket: _Bounded | None = None
+        self._over = False
+
+    def create_connection(self, *given: Any, **named: Any) -> _Bounded:
+        self._socket = made = _Bounded(super().create_connection(*given, **named))
+        if self._over:
+            self.hang_up()
+        return made
+
+    def hang_up(self) -> None:
+        self._over = True
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
 
 
 class KazooReader:
@@ -106,8 +153,13 @@ class KazooReader:
         client, self._client = self._client, None
         if client is not None:
             client.remove_listener(self._state_changed)
-            client.stop()
-            client.close()
+            ending = threading.Thread(target=_end, args=(client,), daemon=True)
+            ending.start()
+            ending.join(_ENDS_WITHIN_S)
+            if ending.is_alive():
+                # kazoo would wait for as long as the peer likes.
+                client.handler.hang_up()
+                ending.join(_ENDS_WITHIN_S)
         with self._lock:
             self._session += 1
 
@@ -171,6 +223,7 @@ class KazooReader:
             "connection_retry": _RECONNECT,
             "command_retry": {"max_tries": 0},
             "logger": _LOGGER,
+            "handler": _Handler(),
         }
         if options.digest:
             given["auth_data"] = [("digest", options.digest)]
@@ -211,6 +264,15 @@ class KazooReader:
                 self._session += 1
                 self._refused |= refused
         self._settled.set()
+
+
+def _end(client: Any) -> None:
+    """Whatever goes wrong here, the client is not used any more."""
+    try:
+        client.stop()
+        client.close()
+    except Exception:  # kazoo's own, and nobody waits for it any more
+        _LOGGER.debug("the client did not end in good order", exc_info=True)
 
 
 def _znode(answer: tuple[bytes, Any]) -> Znode:

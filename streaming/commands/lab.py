@@ -12,7 +12,13 @@ from tidestaff.streaming.commands.arguments import did_you_mean, one_of
 from tidestaff.streaming.commands.exits import CommandError, Exit, UsageError
 from tidestaff.streaming.commands.run import count
 from tidestaff.streaming.lab.places import DEFAULT_NAME, lab_folder, labs
-from tidestaff.streaming.lab.plan import ZOOKEEPER_NODE, load_plan, make_plan, node_name
+from tidestaff.streaming.lab.plan import (
+    ZOOKEEPER_NODE,
+    holds_anything,
+    load_plan,
+    make_plan,
+    node_name,
+)
 from tidestaff.streaming.lab.properties import settings_to_give
 from tidestaff.streaming.lab.releases import KRAFT, NEWEST, RELEASES, ZOOKEEPER
 
@@ -134,7 +140,7 @@ def _up(folder: Path, options: Options) -> int:
 
     _no_more(options, 0)
     say = _progress(options)
-    if folder.exists():
+    if holds_anything(folder):
         old = Lab(load_plan(folder))
         if any(old.running(node) for node in old.nodes):
             raise CommandError(
@@ -314,16 +320,23 @@ def _produce(lab: Lab, options: Options) -> int:
         offsets = lab.clients.produce(topic, values, partition=options.partition, acks=acks)
     except ValueError as error:  # the library's word for a partition that the topic lacks
         raise CommandError(f"could not write to {topic}-{options.partition}: {error}") from None
+    place = f"{topic}-{options.partition}"
+    if acks == 0:
+        # The broker says nothing of them, not even that they have come.
+        content = {"topic": topic, "partition": options.partition, "offsets": None}
+        return _tell(
+            options, content, f"sent {len(values)} records to {place}, acks=0: no offset is told"
+        )
     return _tell(
         options,
         {"topic": topic, "partition": options.partition, "offsets": offsets},
-        f"wrote {len(offsets)} records to {topic}-{options.partition}, "
+        f"wrote {len(offsets)} records to {place}, "
         f"offsets {offsets[0]} to {offsets[-1]}, acks={options.acks}",
     )
 
 
 def _numbered(lab: Lab, options: Options) -> int:
-    nodes = _nodes(lab, options.what)
+    nodes = list(dict.fromkeys(_nodes(lab, options.what)))
     if not nodes:
         raise UsageError(f"tidestaff lab {options.action}: which? ({_listed(lab.brokers)})")
     if options.action in {"stop", "start", "kill"}:

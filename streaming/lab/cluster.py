@@ -155,9 +155,7 @@ class Lab:
 
     def stop(self, *nodes: int) -> None:
         """SIGTERM: a broker hands over what it leads, and writes down that it ended well."""
-        for node in nodes:
-            self._running(node)
-            self._engine.signal(node_name(node), signal.SIGTERM)
+        self._signal(signal.SIGTERM, *nodes)
         for node in nodes:
             if not self._engine.wait(node_name(node), ENDS_WITHIN_S):
                 raise NodeDownError(
@@ -168,21 +166,23 @@ class Lab:
 
     def kill(self, *nodes: int) -> None:
         """SIGKILL: no time to say good-bye."""
-        for node in nodes:
-            self._running(node)
-            self._engine.signal(node_name(node), signal.SIGKILL)
+        self._signal(signal.SIGKILL, *nodes)
         for node in nodes:
             self._engine.wait(node_name(node), ENDS_WITHIN_S)
 
+    def _signal(self, number: signal.Signals, *nodes: int) -> None:
+        for node in nodes:  # all of them, before any is told
+            self._running(node)
+        for node in nodes:
+            self._engine.signal(node_name(node), number)
+
     def pause(self, node: int) -> None:
         """SIGSTOP: the process is there, its port is open, and nobody answers."""
-        self._running(node)
-        self._engine.signal(node_name(node), signal.SIGSTOP)
+        self._signal(signal.SIGSTOP, node)
         self._mark(node).touch()
 
     def resume(self, node: int) -> None:
-        self._running(node)
-        self._engine.signal(node_name(node), signal.SIGCONT)
+        self._signal(signal.SIGCONT, node)
         self._mark(node).unlink(missing_ok=True)
 
     def cut(self, one: int, other: int, *, inner_only: bool = False) -> None:

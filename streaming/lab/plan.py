@@ -76,12 +76,25 @@ def node_name(node: int) -> str:
     return "zookeeper" if node == ZOOKEEPER_NODE else f"broker-{node}"
 
 
+def holds_anything(folder: Path) -> bool:
+    """What is not there holds nothing."""
+    return folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+
+
 def load_plan(folder: Path) -> Plan:
     file = folder / PLAN
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
+        if holds_anything(folder):
+            raise LabError(
+                f"{folder} is there and holds no {PLAN}, so it is no lab that could be used or "
+                "ended: end what may still run from there and remove the folder, then "
+                "'tidestaff lab up'"
+            ) from None
         raise LabError(f"{folder} holds no lab: start one with 'tidestaff lab up'") from None
+    except NotADirectoryError:
+        raise LabError(f"{folder} is a file, expected the folder of a lab: move it away") from None
     except ValueError as error:
         raise LabError(f"{file} is not readable: {error}; remove the folder {folder}") from None
     try:

@@ -151,13 +151,17 @@ def test_a_broker_that_the_metadata_lists_is_live_whatever_was_told_later() -> N
     assert not any(r.fenced for r in cluster_of(Watched(cluster).round()).registrations)
 
 
-def test_brokers_that_do_not_tell_fenced_ones_are_asked_once() -> None:
+def test_brokers_that_do_not_tell_fenced_ones_tell_them_after_an_upgrade() -> None:
     cluster = FakeCluster.with_topic()
+    cluster.registrations = (Registration(4, fenced=True),)
     cluster.errors["registered"] = UnsupportedRequestError("DescribeCluster")
     watched = Watched(cluster)
     for _ in range(3):
-        assert health(watched.round()) == []
-    assert cluster.asked["registered"] == 1
+        seen = watched.round()
+        assert health(seen) == []
+        assert not any(r.fenced for r in cluster_of(seen).registrations)
+    del cluster.errors["registered"]
+    assert Registration(4, fenced=True) in cluster_of(watched.round()).registrations
 
 
 def voters(silent_ms: int) -> tuple[Voter, ...]:

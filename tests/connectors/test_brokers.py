@@ -554,6 +554,17 @@ def test_the_rule_set_is_the_clusters(
     assert (str(rules), str(rules.protocol)) == told
 
 
+def test_brokers_there_are_no_rules_for_are_told_and_seen_again_after_an_upgrade() -> None:
+    cluster = FakeCluster.with_topic()
+    cluster.told = Software("2.8", kraft=True)
+    watched = Watched(cluster, missed_rounds=1)
+    (told,) = health(watched.round())
+    assert told.reason == "Kafka 2.8.0 has no production KRaft mode"
+    assert "KRaft is covered from 3.3" in told.remedy
+    cluster.told = kraft("3.9", 21, elr=False)
+    assert partitions(watched.round())
+
+
 def test_the_oldest_protocol_of_the_brokers_counts_in_zookeeper_mode() -> None:
     spoken = ("2.8", "2.6", "2.7-IV2")
     rules = rules_of(Software("2.8", kraft=False), BrokerOptions("somewhere:9092"), spoken)

@@ -75,15 +75,19 @@ def test_a_loss_is_grave_and_a_silent_broker_is_not() -> None:
     assert str(alert("TRN001")) == "TRN001 committed-offsets-lost t-0 broker 1 offsets [1, 2)"
 
 
-def test_what_is_true_of_a_stopped_broker_is_false_once_all_are_back() -> None:
+def test_what_is_true_of_a_stopped_broker_is_false_while_none_is_stopped() -> None:
     def false(code: str, at_s: float) -> bool:
         alert = Alert(code, "t-0", "", "", 1, None, None, at_s)
-        kind, calm_s = Kind("3.9.1", "zookeeper"), 300.0
-        outcome = field_lively.Outcome(kind, [], 1, 0, 1, [alert], [], 1800.0, calm_s)
+        kind, away = Kind("3.9.1", "zookeeper"), [(10.0, 90.0), (250.0, 300.0)]
+        outcome = field_lively.Outcome(kind, [], 1, 0, 1, [alert], [], 1800.0, away)
         return bool(outcome.false)
 
     assert not false("SRC001", 290)
     assert not false("SRC001", 305)
+    assert not false("SRC001", 40)
+    assert not false("ISR008", 100)
+    assert false("ISR008", 5)
+    assert false("ISR008", 180)
     assert false("SRC001", 900)
     assert false("ELE012", 290)
     assert false("TRN001", 290)

@@ -12,6 +12,7 @@ import re
 import struct
 import uuid
 import warnings
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidestaff.connectors import broker_decoding, wire
@@ -54,6 +55,9 @@ from tests.fuzz.znode_tree import two_rounds
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", ".*_text is deprecated", DeprecationWarning)
+    from kafka.cluster import (  # type: ignore[import-untyped]
+        ClusterMetadata as KnownToTheLibrary,
+    )
     from kafka.protocol.admin import (  # type: ignore[import-untyped]
         DescribeClusterResponse,
         DescribeConfigsResponse,
@@ -61,6 +65,9 @@ with warnings.catch_warnings():
         DescribeQuorumResponse,
         DescribeTopicPartitionsResponse,
         ListPartitionReassignmentsResponse,
+    )
+    from kafka.protocol.broker_version_data import (  # type: ignore[import-untyped]
+        BrokerVersionData,
     )
     from kafka.protocol.consumer import ListOffsetsResponse  # type: ignore[import-untyped]
     from kafka.protocol.metadata import (  # type: ignore[import-untyped]
@@ -220,14 +227,17 @@ PROPERTIES: Final = _one_of((lambda data: parse_properties(_text(data), "file"),
 SETTING_KEYS: Final = frozenset((*TOPIC_KEYS, *BROKER_KEYS, "log.cleanup.policy"))
 
 
+ZOOKEEPER_28: Final = Software("2.8", kraft=False)
+
+
 class _Says:
     """Implements SettingsReader: all that is asked for has these values."""
 
-    def __init__(self, values: Mapping[str, str]) -> None:
-        self._values = values
+    def __init__(self, values: Mapping[str, str], told: Software = ZOOKEEPER_28) -> None:
+        self._values, self._told = values, told
 
     def software(self) -> Software:
-        return Software("2.8", kraft=False)
+        return self._told
 
     def topic_values(self, topics: Sequence[str], keys: Sequence[str]) -> TopicValues:
         return TopicValues(dict.fromkeys(topics, self._of(keys)))
@@ -293,11 +303,34 @@ WIRE: Final = _one_of(
     wire.WireError,
 )
 
+
+def _metadata(answer: Any) -> ClusterMetadata:
+    """As the reader does: what was decoded counts once the library has taken the answer over. One
+    that was never on a wire has no version, and is not taken over."""
+    found = broker_decoding.metadata_of(answer)
+    if answer.API_VERSION is not None:
+        known = KnownToTheLibrary(bootstrap_servers="somewhere:9092")
+        broker_decoding.learn(answer, known.update_metadata)
+    return found
+
+
+def _software(answer: Any) -> None:
+    """Whatever brokers say they are, there are rules for it, or it is refused."""
+    found = broker_decoding.items(answer.api_keys)
+    ranges = {each.api_key: (each.min_version, each.max_version) for each in found}
+    version = BrokerVersionData(api_versions=ranges).broker_version
+    software = broker_decoding.software_of(answer, version)
+    for mode in (None, "zookeeper", "kraft"):
+        options = BrokerOptions("somewhere:9092", mode=mode)
+        with suppress(ConnectorError):
+            ClusterSettings(_Says({}, software), options).refresh([1], {TOPIC: None}, 0)
+
+
 ANSWERS: Final[tuple[tuple[Any, Callable[[Any], object]], ...]] = (
-    (MetadataResponse, broker_decoding.metadata_of),
+    (MetadataResponse, _metadata),
     (ListPartitionReassignmentsResponse, broker_decoding.moving_of),
     (DescribeTopicPartitionsResponse, broker_decoding.eligible_of),
-    (ApiVersionsResponse, lambda answer: broker_decoding.software_of(answer, (3, 9))),
+    (ApiVersionsResponse, _software),
     (DescribeClusterResponse, broker_decoding.registered_of),
     (DescribeLogDirsResponse, broker_decoding.log_dirs_of),
     (

@@ -11,6 +11,7 @@ from tidestaff.streaming.cli import main
 from tidestaff.streaming.commands.lab import configuration
 from tidestaff.streaming.lab.cluster import Lab
 from tidestaff.streaming.lab.plan import load_plan, make_plan
+from tidestaff.streaming.lab.processes import Processes
 from tidestaff.streaming.settings_loading import load
 
 from tests.field.lab import need_jars
@@ -111,6 +112,72 @@ def test_a_lab_that_is_down_says_so(labs: Path, capsys: pytest.CaptureFixture[st
     assert not (labs / "lab").exists()
 
 
+@pytest.mark.parametrize("action", ["up", "status", "down"])
+def test_a_folder_that_is_no_lab_is_told_with_the_way_out(
+    labs: Path, action: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (labs / "lab" / "broker-1").mkdir(parents=True)
+    assert main(["lab", action]) == 3
+    told = capsys.readouterr().err
+    assert f"{labs / 'lab'} is there and holds no lab.json" in told
+    assert "remove the folder, then 'tidestaff lab up'" in told
+    assert (labs / "lab" / "broker-1").is_dir()
+
+
+def test_a_file_where_the_folder_of_a_lab_should_be_is_told(
+    labs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (labs / "lab").touch()
+    assert main(["lab", "up"]) == 3
+    assert "is a file, expected the folder of a lab" in capsys.readouterr().err
+
+
+def test_a_node_that_is_named_twice_is_meant_once(
+    labs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = make_plan(labs / "lab", version="4.1.1", brokers=2)
+    plan.save()
+    Processes(plan.folder).start("broker-1", ["sleep", "600"], labs / "log")
+    assert main(["lab", "kill", "1", "1"]) == 0
+    assert "killed broker-1\n" in capsys.readouterr().out
+    assert not Lab(plan).running(1)
+
+
+@pytest.mark.parametrize("action", ["kill", "stop"])
+def test_where_one_of_the_nodes_does_not_run_none_is_ended(
+    labs: Path, action: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = make_plan(labs / "lab", version="4.1.1", brokers=2)
+    plan.save()
+    Processes(plan.folder).start("broker-1", ["sleep", "600"], labs / "log")
+    try:
+        assert main(["lab", action, "1", "2"]) == 3
+        assert "broker-2 does not run" in capsys.readouterr().err
+        assert not Processes(plan.folder).wait("broker-1", 0.3)
+    finally:
+        Lab(plan).down()
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_offsets_that_nobody_has_told_are_not_made_up(
+    labs: Path,
+    more: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("tidestaff.streaming.lab.clients.Clients.describe", lambda *_: ["t-0"])
+    monkeypatch.setattr(
+        "tidestaff.streaming.lab.clients.Clients.produce", lambda *_, **__: [-1, -1]
+    )
+    make_plan(labs / "lab", version="4.1.1").save()
+    assert main(["lab", "produce", "t", "--count", "2", "--acks", "0", *more]) == 0
+    told = capsys.readouterr().out
+    if more:
+        assert json.loads(told)["offsets"] is None
+    else:
+        assert told == "sent 2 records to t-0, acks=0: no offset is told\n"
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
 def test_a_first_quarter_of_an_hour(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,6 +213,9 @@ def test_a_first_quarter_of_an_hour(labs: Path, capsys: pytest.CaptureFixture[st
         assert json.loads(said("status", "--json"))["nodes"] == {"broker-1": "down"}
         said("start", "1")
         assert "offsets 5 to 5" in said("produce", "orders", "--count", "1", "--partition", "1")
+        assert "no offset is told" in said("produce", "orders", "--count", "2", "--acks", "0")
+        clients = Lab(load_plan(labs / "lab")).clients
+        assert clients.produce("orders", [b"a", b"b"], acks=0) == [-1, -1]
         assert "started" in said("log", "1", "--count", "200")
     finally:
         if (labs / "lab" / "lab.json").exists():
