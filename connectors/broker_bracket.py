@@ -57,6 +57,12 @@ def agrees(known: ListedPartition, moving: Moving | None, eligible: Eligible | N
     )
 
 
+def may_have_elr(known: ListedPartition) -> bool:
+    """Somebody has left the ISR. If nobody tells of whom it would elect all the same, a clean
+    election could be taken for an unclean one."""
+    return set(known.isr) != set(known.replicas)
+
+
 def state_of(known: ListedPartition, eligible: Eligible | None) -> PartitionState:
     mine = eligible is not None and agrees(known, None, eligible)
     return PartitionState(

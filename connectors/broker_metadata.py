@@ -12,6 +12,7 @@ from tidestaff.connectors.broker_bracket import (
     agrees,
     assignment_of,
     imbalance_of,
+    may_have_elr,
     registrations_of,
     state_of,
 )
@@ -81,7 +82,7 @@ class BrokerMetadata:
         unordered = not rules.version.at_least(1, 0)
         return ClusterView(
             self._registrations(metadata, problems),
-            self._partitions(metadata, moving, eligible or {}),
+            self._partitions(metadata, moving, eligible or {}, with_elr=rules.elr),
             {} if held or unordered else imbalance_of(metadata),
             controller.broker,
             controller.epoch,
@@ -113,6 +114,8 @@ class BrokerMetadata:
         metadata: ClusterMetadata,
         moving: Mapping[TopicPartition, Moving],
         eligible: Mapping[TopicPartition, Eligible],
+        *,
+        with_elr: bool = False,
     ) -> dict[TopicPartition, KnownPartition]:
         return {
             partition: KnownPartition(
@@ -121,7 +124,8 @@ class BrokerMetadata:
                 version=known,
                 topic_id=known.topic_id,
                 deleting=known.leader == LEADER_DURING_DELETION,
-                agreed=agrees(known, moving.get(partition), eligible.get(partition)),
+                agreed=agrees(known, moving.get(partition), eligible.get(partition))
+                and not (with_elr and partition not in eligible and may_have_elr(known)),
             )
             for partition, known in metadata.partitions.items()
             if self._options.wants(partition.topic)

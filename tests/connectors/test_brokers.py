@@ -617,6 +617,17 @@ def test_eligible_leaders_are_asked_for_where_the_cluster_has_them() -> None:
     assert (state.elr, state.last_known_elr) == ((2,), (3,))
 
 
+def test_without_a_word_on_eligible_leaders_nothing_is_judged_where_there_may_be_some() -> None:
+    """A clean election out of the ELR would look unclean."""
+    cluster = FakeCluster.with_topic()
+    cluster.told = Software("4.1", kraft=True, metadata_level=26, elr=True)
+    assert Watched(cluster).partition().bracket is Bracket.COHERENT, "all are in sync"
+    cluster.partitions[ORDERS] = cluster.partitions[ORDERS]._replace(isr=(1,))
+    assert Watched(cluster).partition().bracket is Bracket.STRADDLED
+    cluster.elr[ORDERS] = Eligible(0, (1,), (), ())
+    assert Watched(cluster).partition().bracket is Bracket.COHERENT
+
+
 # -- what cannot be read
 
 
