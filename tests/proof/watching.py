@@ -41,7 +41,8 @@ class Alarm(NamedTuple):
     """What the monitor raised, and what was true at that moment: where the named broker's log
     differed from another of this topic, and the lowest offset that retention had left. `before_ms`
     is the sample before this one, `before_epoch` the leader epoch of the last that showed a leader:
-    one that shows none does not tell whom it had been."""
+    one that shows none does not tell whom it had been. `topic` is the id of the topic it speaks of,
+    empty where neither the sample tells it nor the moment."""
 
     at_ms: int
     until_ms: int
@@ -52,6 +53,7 @@ class Alarm(NamedTuple):
     floor: int = 0
     before_ms: int = -1
     before_epoch: int = -1
+    topic: str = ""
 
 
 class Glimpse(NamedTuple):
@@ -144,11 +146,14 @@ class Watcher:
         ]
         before = earlier[-1] if earlier else None
         led = [g.leader_epoch for g in earlier if g.leader >= 0]
+        # A sample of this very moment speaks of the topic that is; an older one may not.
+        certain = observation.topic_id or (seen[-1].topic if observation.continuous else "")
         return alarm._replace(
             leader_epoch=observation.state.leader_epoch,
             floor=book.floor if book is not None else 0,
             before_ms=before.at_ms if before is not None else -1,
             before_epoch=led[-1] if led else -1,
+            topic=certain,
         )
 
 
