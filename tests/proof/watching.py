@@ -19,7 +19,7 @@ from tidestaff.consistency.model import (
 from tidestaff.consistency.monitor import step
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import TypeAlias
 
     from tidestaff.connectors.simulator.cluster import SimulatedCluster
@@ -132,9 +132,10 @@ class Watcher:
     ) -> Alarm:
         differing: tuple[OffsetRange, ...] = ()
         if partition is not None and violated.offsets is not None and violated.broker is not None:
-            differing = differing_from_others(
-                self.cluster, partition, violated.broker, violated.offsets
-            )
+            where = (partition, violated.broker, violated.offsets)
+            differing = differing_from_others(self.cluster, *where)
+            if isinstance(observation, PartitionObservation):
+                differing += differing_as_read(self.logs_read, observation.replicas, *where)
         now_ms = self.cluster.now_ms
         alarm = Alarm(observation.observed_at_ms, now_ms, partition, -1, violated, differing)
         if partition is None or not isinstance(observation, PartitionObservation):
@@ -226,4 +227,28 @@ def differing_from_others(
         clipped = OffsetRange(start, within.end)
         if start < within.end:
             found.update(unshared(mine.log.slice(*clipped), theirs.log.slice(*clipped), clipped))
+    return tuple(sorted(found))
+
+
+def differing_as_read(
+    logs: Logs,
+    readings: Iterable[ReplicaReading],
+    partition: TopicPartition,
+    broker: BrokerId,
+    within: OffsetRange,
+) -> tuple[OffsetRange, ...]:
+    """The same by the logs as they were when a round that took time read them."""
+    read = {
+        reading.broker: _as_read(logs, partition, reading, *within)
+        for reading in readings
+        if (partition, reading.broker, reading.read_at_ms) in logs
+    }
+    mine = read.pop(broker, ())
+    found: set[OffsetRange] = set()
+    for theirs in read.values():
+        if mine and theirs:
+            start = max(mine[0].start, theirs[0].start)
+            both = OffsetRange(start, min(mine[-1].end, theirs[-1].end))
+            if both.start < both.end:
+                found.update(unshared(mine, theirs, both))
     return tuple(sorted(found))
