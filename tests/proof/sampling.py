@@ -291,9 +291,10 @@ grows by it copied from the broker it follows, and a log that shrinks has lost i
 every loss (TRN001) and every divergence (TRN006) with its range, in the step in which it happens,
 or which first shows the commit together with a leader in office. The search (`make search`, series
 *every step*) demands that: a loss before anything is lost at its offsets again, and no sooner or
-later than that step; a divergence within 50 ms (what happens on the way is entered in between), and
-again only while it lasts; and nothing of one topic for another of its name. It has one excuse: that
-a leader committed it that is no longer assigned, and nobody else ever showed it.
+later than that step; a divergence within 50 ms (what happens on the way is entered in between), by
+whichever rule says that these records differ or are lost, and again only while it lasts; and
+nothing of one topic for another of its name. It has one excuse: that a leader committed it that is
+no longer assigned, and nobody else ever showed it.
 
 With a step left out nobody could. A follower with log end 2 and high watermark 1 restarts. In one
 history it comes back as it was; in the other it cuts to 1 and fetches another record from a leader
