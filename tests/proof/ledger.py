@@ -534,7 +534,7 @@ def _why_unseen(watched: Watched, loss: Loss, missing: list[OffsetRange]) -> str
     leader = after[0]
     if leader.deleting:
         return DELETING
-    gone = [run for run in gone if run.end > leader.log_start]
+    gone = [run for run in gone if run.end > _removed_to(leader)]
     if not gone:
         return RETENTION
     gone = [run for run in gone if unshared([run], leader.held, OffsetRange(run.start, run.end))]
@@ -552,6 +552,18 @@ def _why_unseen(watched: Watched, loss: Loss, missing: list[OffsetRange]) -> str
     if not gone:
         return BESIDE
     return OLD_FILES if _untold_by_files(watched, loss, gone, before, leader) else UNEXPLAINED
+
+
+def _removed_to(shown: Glimpse) -> int:
+    """The log start of the leader, or the higher one of who was read after it in the same round: it
+    was removed in between, and nobody tells from when on the leader had others there."""
+    read = {r.broker: r.read_at_ms or 0 for r in shown.readings}
+    later = (
+        r.log_start_offset or 0
+        for r in shown.readings
+        if read[r.broker] > read.get(shown.leader, 0) > 0
+    )
+    return max(shown.log_start, *later, 0)
 
 
 def _beside_another(run: Run, before: Sequence[Glimpse]) -> bool:

@@ -90,7 +90,7 @@ FOUND = [
     *(("3.9.1-kraft", "disturbed", 41_012), ("3.3.2-kraft", "disturbed", 41_012)),
     *(("1.1.1", "all faults", 88_054), ("2.4.1", "every step", 91_025)),
     *(("2.4.1", "all faults", 91_025), ("1.1.1", "disturbed", 345_012)),
-    ("2.4.1", "all faults", 600_024),
+    *(("2.4.1", "all faults", 600_024), ("2.4.1", "disturbed", 600_106)),
 ]
 
 
