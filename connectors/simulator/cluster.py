@@ -20,6 +20,7 @@ from tidestaff.connectors.simulator.presets import preset_named
 from tidestaff.connectors.simulator.settings import ClusterConfig, Settings
 from tidestaff.connectors.simulator.truth import Truth
 from tidestaff.connectors.simulator.zk_mode import ZooKeeperMode
+from tidestaff.consistency.model import ConsistencyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,6 +31,24 @@ if TYPE_CHECKING:
 
 _LONGEST_START_MS = 60_000
 _STEP_MS = 10
+_KEEP_FROM_STARTING = (
+    *("loss", "start_ms", "session_timeout_ms", "controller_pause_ms", "request_timeout_ms"),
+)
+
+
+class NeverStartedError(ConsistencyError):
+    """Settings with which the brokers do not come up."""
+
+    def __init__(self, settings: Settings) -> None:
+        given = ", ".join(
+            f"{name.replace('_', '.')} {getattr(settings, name)}" for name in _KEEP_FROM_STARTING
+        )
+        super().__init__(
+            f"the brokers did not come up within {_LONGEST_START_MS // 1_000} s of simulated time "
+            f"with {given}: lose less, let a start take less, or let sessions and requests last "
+            "longer (`set` in the head of the scenario)"
+        )
+        self.settings = settings
 
 
 class SimulatedCluster(Commands):
@@ -78,7 +97,8 @@ class SimulatedCluster(Commands):
             broker.boot()
             self.mode.started(broker)
         while len(self.mode.registrations()) < len(self.brokers) or not self._all_usable():
-            assert self.now_ms < _LONGEST_START_MS, "the brokers did not come up"
+            if self.now_ms >= _LONGEST_START_MS:
+                raise NeverStartedError(self.settings)
             self.advance(_STEP_MS)
         self.advance(2 * self.settings.controller_pause_ms + 4 * self.settings.delay_ms[1])
         for topic, partitions in self.config.topics.items():

@@ -27,9 +27,15 @@ from tidestaff.connectors.simulator.scenario_commands import (
     WrongWordError,
     build,
     did_you_mean,
+    shortened,
     topic_of,
 )
-from tidestaff.connectors.simulator.scenario_settings import MOST_DIGITS, SETTINGS
+from tidestaff.connectors.simulator.scenario_settings import (
+    MOST_DIGITS,
+    MOST_LOST_AT_THE_START,
+    SETTINGS,
+)
+from tidestaff.connectors.simulator.scenario_state import is_state_line
 from tidestaff.connectors.simulator.settings import Settings
 from tidestaff.consistency.model import ConsistencyError
 
@@ -187,7 +193,7 @@ class _Parser:
                 elif block.source:
                     block.source.append("#")
             elif block.expected is not None:
-                block.expected.append(line)
+                self._expected(block, number, line)
             elif line == RULE:
                 block.expected = []
             else:
@@ -199,6 +205,20 @@ class _Parser:
         if self.problems:
             raise ScenarioError(self.problems)
         return self.scenario
+
+    def _expected(self, block: Block, number: int, line: str) -> None:
+        """A command there would never be done, and `--rewrite` would delete it."""
+        assert block.expected is not None
+        if not is_state_line(line):
+            word = line.split(maxsplit=1)[0]
+            known = [*COMMANDS, *HEAD]
+            hint = f"; {word} belongs above it" if word in known else did_you_mean(word, known)
+            self._wrong(
+                number,
+                f"found {shortened(repr(line))} below {RULE}, expected a line of the state; "
+                f"a blank line ends a block{hint}",
+            )
+        block.expected.append(line)
 
     def _closed(self, block: Block) -> Block:
         while block.source and block.source[-1] == "#":
@@ -247,8 +267,11 @@ class _Parser:
             self._topic(words)
         elif name == "set":
             known = words.one_of(SETTINGS, "a setting")
-            changed = {SETTINGS[known]: words.value_of(known)}
-            scenario.settings = replace(scenario.settings, **changed)
+            value = words.value_of(known)
+            if SETTINGS[known] == "loss" and value > MOST_LOST_AT_THE_START:
+                most = f"{known} in the head as a fraction from 0 to {MOST_LOST_AT_THE_START}"
+                raise WrongWordError(f"'{line[2]}'", f"{most}; a block below it may lose more")
+            scenario.settings = replace(scenario.settings, **{SETTINGS[known]: value})
         elif name == "acks":
             scenario.acks = words.one_of(("all", "1"), "acks as")
             self.setting = self.setting._replace(acks=scenario.acks)

@@ -29,14 +29,19 @@ _MS: Final = {"ms": 1, "s": 1_000, "m": 60_000}
 _LONGEST_MS: Final = 24 * 60 * 60_000
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
 _LONGEST_FOUND: Final = 80
+# Offsets have 63 bits, in Kafka and in recordings: no story has so many commands that it ends them.
+_MOST_RECORDS: Final = 1_000_000_000
+
+
+def shortened(found: str) -> str:
+    return f"{found[: _LONGEST_FOUND - 3]}..." if len(found) > _LONGEST_FOUND else found
 
 
 class WrongWordError(Exception):
     """A word of a line that does not fit: what was found and what was expected."""
 
     def __init__(self, found: str, expected: str, after: str = "") -> None:
-        if len(found) > _LONGEST_FOUND:
-            found = f"{found[: _LONGEST_FOUND - 3]}..."
+        found = shortened(found)
         super().__init__(f"found {found}{after}, expected {expected}")
         self.found, self.expected = found, expected
 
@@ -201,9 +206,9 @@ def _produce(words: Words) -> Step:
     first = words.take("names of records, or a number and the word records")
     if words.words == ["records"]:
         words.words.clear()
-        what = "how many records, as in: 5 records"
+        what = f"how many records, {_MOST_RECORDS} at most, as in: 5 records"
         count = Words([first], words.setting).number(what)
-        if count == 0:
+        if not 0 < count <= _MOST_RECORDS:
             raise WrongWordError(repr(first), what)
         return Step(({**action, "records": count},))
     if words.words == ["record"] and whole_number(first) is not None:

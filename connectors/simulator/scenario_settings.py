@@ -19,6 +19,10 @@ SETTINGS: Final = {
 TOPIC_SETTINGS: Final = ("min.insync.replicas", "unclean.leader.election.enable")
 MOST_DIGITS: Final = 18
 _MOST: Final = 999_999_999
+# After every command time passes until these are over; more is a slip, and would seem to hang.
+_LONGEST: Final = {"controller_pause_ms": 10_000, "start_ms": 10_000}
+# With more the brokers may never come up. A block of the story may lose every message.
+MOST_LOST_AT_THE_START: Final = 0.5
 _FROM_ZERO: Final = frozenset(
     {
         *("replica_lag_max_messages", "leader_imbalance_per_broker_percentage"),
@@ -42,7 +46,7 @@ def expected_value(name: str) -> str:
     """In the words of an error."""
     if SETTINGS[name] == "loss":
         return f"{name} as a fraction from 0 to 1, like 0.1"
-    return f"{name} as a number from {_least(name)} to {_MOST}"
+    return f"{name} as a number from {_least(name)} to {_most(name)}"
 
 
 def value_of(name: str, word: str) -> int | float | None:
@@ -51,8 +55,12 @@ def value_of(name: str, word: str) -> int | float | None:
         fraction = float(word) if _FRACTION.match(word) else -1.0
         return fraction if 0 <= fraction <= 1 else None
     number = whole_number(word)
-    return number if number is not None and _least(name) <= number <= _MOST else None
+    return number if number is not None and _least(name) <= number <= _most(name) else None
 
 
 def _least(name: str) -> int:
     return 0 if SETTINGS[name] in _FROM_ZERO else 1
+
+
+def _most(name: str) -> int:
+    return _LONGEST.get(SETTINGS[name], _MOST)

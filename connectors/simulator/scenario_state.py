@@ -3,6 +3,7 @@ order of the assignment."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from tidestaff.consistency.model import RecoveryState
@@ -15,6 +16,16 @@ if TYPE_CHECKING:
     from tidestaff.consistency.model import BrokerId, TopicPartition
 
 _LONGEST_RUN: Final = 8
+_NO_TOPIC: Final = "(no topic)"
+# The controller, a partition, a replica, an alert, a remark.
+_STATE_LINE: Final = re.compile(
+    r"controller=|\S+-[0-9]+ leader=|  [0-9]+ (leader|zombie|follower|down|paused|waiting) |! |\. "
+)
+
+
+def is_state_line(line: str) -> bool:
+    """Whether a line has the form of those that `state_lines` makes."""
+    return line == _NO_TOPIC or _STATE_LINE.match(line) is not None
 
 
 def state_lines(
@@ -33,7 +44,7 @@ def state_lines(
     for place, told in alerts.items():
         if place not in partitions:
             lines += told
-    return [*lines, *remarks] or ["(no topic)"]
+    return [*lines, *remarks] or [_NO_TOPIC]
 
 
 def controller_line(cluster: SimulatedCluster) -> str:

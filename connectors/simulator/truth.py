@@ -50,6 +50,8 @@ class _Book:
     leader_epoch: int = -1
     unclean_epoch: int = -1
     lost: list[Run] = field(default_factory=list)
+    # Committed while nobody is in office, where an earlier commit has something else.
+    claims: list[Run] = field(default_factory=list)
 
 
 class Truth:
@@ -181,11 +183,14 @@ class Truth:
         before, book.office, book.interrupted = book.office, office, False
         self._forget_below(book, book.floor)
         held = leader.log.runs
-        for run in book.committed:
+        kept = []
+        for run in (*book.committed, *book.claims):
             for missing in unshared([run], held, OffsetRange(run.start, run.end)):
                 lost = run._replace(start=missing.start, end=missing.end)
                 self._lose(partition, book, lost, leader, since=before[2] if before else -1)
-        book.committed = _clipped(book.committed, shared(book.committed, held))
+            kept += _clipped([run], shared([run], held))
+        # Of two claims to an offset at most one is held.
+        book.committed, book.claims = _overlaid([], kept), []
 
     def _lose(
         self, partition: TopicPartition, book: _Book, lost: Run, leader: Replica, *, since: int
@@ -253,31 +258,32 @@ class Truth:
         leader: Replica,
         in_office: Replica | None,
     ) -> list[Run]:
-        """What a leader out of office commits is lost at once where the one in office (or, while
-        there is none, an earlier commit) has something else.
+        """What a leader out of office commits is lost at once where the one in office has something
+        else. While there is none, it stands beside an earlier commit of something else: the next to
+        take office, which may be this very leader, has to hold both, and loses one.
 
         What is lost already it cannot bring back, by holding it still: only a leader in office can.
         """
-        others = in_office.log.runs if in_office is not None else None
+        if in_office is None:
+            known = [*book.lost, *book.committed, *book.claims]
+            fresh = [part for run in new for part in _not_among(known, run)]
+            taken = [OffsetRange(run.start, run.end) for run in book.committed]
+            book.claims += [part for run in fresh for part in _clipped([run], taken)]
+            return [part for run in fresh for part in _without(run, taken)]
         kept = []
         for run in new:
-            within = OffsetRange(run.start, run.end)
-            against = others
-            if against is None:
-                covered = _clipped(book.committed, [within])
-                against = _overlaid([run], covered)
-            for missing in unshared([run], against, within):
+            for missing in unshared([run], in_office.log.runs, OffsetRange(run.start, run.end)):
                 # A leader that was told late commits more of the very run of which some is lost.
-                for part in _not_lost(book, run, missing):
-                    lost = run._replace(start=part.start, end=part.end)
+                gone = run._replace(start=missing.start, end=missing.end)
+                for lost in _not_among(book.lost, gone):
                     self._lose(partition, book, lost, leader, since=leader.leader_epoch)
-            held = shared([run], against)
-            if others is None:
-                held = [part for each in held for part in _not_lost(book, run, each)]
-            kept += _clipped([run], held)
+            kept += _clipped([run], shared([run], in_office.log.runs))
         return kept
 
     def _forget_below(self, book: _Book, floor: int) -> None:
+        book.claims = [
+            run._replace(start=max(run.start, floor)) for run in book.claims if run.end > floor
+        ]
         if book.committed and book.committed[0].start < floor:
             above = [OffsetRange(floor, book.committed[-1].end)]
             book.committed = _clipped(book.committed, above)
@@ -324,12 +330,18 @@ class Truth:
             self.divergences.append(found)
 
 
-def _not_lost(book: _Book, run: Run, within: OffsetRange) -> list[OffsetRange]:
-    """The offsets of a range whose records, those of the run, were not lost before."""
-    left = [within]
-    for gone in book.lost:
-        left = [part for each in left for part in unshared([run], [gone], each)]
-    return left
+def _not_among(known: list[Run], run: Run) -> list[Run]:
+    """What is left of the run without its records that are known."""
+    left = [OffsetRange(run.start, run.end)]
+    for each in known:
+        left = [part for within in left for part in unshared([run], [each], within)]
+    return _clipped([run], left)
+
+
+def _without(run: Run, taken: list[OffsetRange]) -> list[Run]:
+    """What is left of the run without these offsets, which are in order."""
+    like = [run._replace(start=start, end=end) for start, end in taken]
+    return _clipped([run], unshared([run], like, OffsetRange(run.start, run.end)))
 
 
 def _clipped(runs: list[Run], ranges: list[OffsetRange]) -> list[Run]:

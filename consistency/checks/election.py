@@ -251,8 +251,9 @@ def _unclean(sight: Sight) -> bool:
         return before.recovery is RecoveryState.RECOVERED or outsider
     if not outsider or now.leader < 0:
         return False
-    if before.leader == NO_LEADER and now.leader_epoch == before.leader_epoch + 1:
-        return not sight.assignment_changed
+    leaderless = before.leader == NO_LEADER and now.leader_epoch == before.leader_epoch + 1
+    if leaderless and not sight.assignment_changed:
+        return True
     return (
         (sight.one_version_later or (sight.only_new_epochs and not sight.assignment_changed))
         and not sight.rules.leader_recovery_state

@@ -33,7 +33,7 @@ _GONE: Final = frozenset({"TRN001"})
 _EXPOSED: Final = frozenset({"HWM004", "EPO004", "TRN001"})
 _DIVERGED: Final = frozenset({"EPO004", "EPO005", "TRN001", "TRN003", "TRN004"})
 _TAIL: Final = frozenset({"EPO004", "EPO005", "TRN003", "TRN004"})
-_NOTHING: Final[frozenset[str]] = frozenset()
+NOTHING: Final[frozenset[str]] = frozenset()
 
 RAISED_BY: Final[Mapping[str, frozenset[str]]] = {
     "leader_in_isr_or_none": frozenset({"ELE002"}),
@@ -55,10 +55,10 @@ RAISED_BY: Final[Mapping[str, frozenset[str]]] = {
     "consistent_reads": _DIVERGED,
     # Not errors, or not in what a monitor can read: contents need checksums, and whom the leader
     # replicates to it keeps to itself.
-    "follower_hw_le_leader": _NOTHING,
-    "replica_epoch_le_quorum": _NOTHING,
-    "same_epoch_same_record": _NOTHING,
-    "replication_quorum_superset": _NOTHING,
+    "follower_hw_le_leader": NOTHING,
+    "replica_epoch_le_quorum": NOTHING,
+    "same_epoch_same_record": NOTHING,
+    "replication_quorum_superset": NOTHING,
 }
 AT_ONCE: Final = frozenset(
     {"leader_in_isr_or_none", "hw_le_leo", "one_leader_per_epoch", "log_epochs_monotone"}
@@ -83,6 +83,7 @@ NOT_COHERENT: Final = "no coherent sample while it lasts"
 NO_FETCH: Final = "no fetch of the follower is proven in this leader epoch"
 FALLING: Final = "epochs fall along a log (EPO002): its lineage cannot be compared"
 OTHER_LEADER: Final = "only a leader of another epoch than the metadata's shows it"
+BY_THE_FILE_ALONE: Final = "stated, and no state shows anything of it"
 NOT_COMMITTED: Final = "the metadata's leader, or the ISR member, has a HW below it"
 
 

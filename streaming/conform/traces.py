@@ -11,7 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tidestaff.connectors.simulator.kernel.invariants import EMPTY_LEDGER, extended
+from tidestaff.connectors.simulator.kernel.invariants import (
+    EMPTY_LEDGER,
+    INVARIANTS,
+    extended,
+)
 from tidestaff.connectors.simulator.kernel.invariants import violated as violated_invariants
 from tidestaff.connectors.simulator.kernel.state import initial_state
 from tidestaff.connectors.simulator.kernel.traces import (
@@ -26,7 +30,9 @@ from tidestaff.consistency.truncation import ReplicaLog, predict_truncation
 from tidestaff.consistency.versions import EpochCacheGeneration, Mode, rules_for
 from tidestaff.streaming.conform import trace_format
 from tidestaff.streaming.conform.trace_expectations import (
+    BY_THE_FILE_ALONE,
     COMPARED,
+    NOTHING,
     RAISED_BY,
     History,
     compared_codes,
@@ -143,7 +149,7 @@ def judge_monitor(
     raised: list[tuple[int, str]] = []
     losses: list[tuple[int, OffsetRange]] = []
     owed_once: set[str] = set()
-    justified: set[str] = set()
+    broken: set[str] = set()
     history = History()
     for number, found in enumerate(watch(samples, rules, rounds)):
         sample, truth, place = samples[number], oracle[number], f"step {number}"
@@ -151,7 +157,9 @@ def judge_monitor(
         codes = {alarm.code for alarm in alarms}
         raised += [(number, code) for code in sorted(codes)]
         history.see(sample)
-        justified.update(*(RAISED_BY.get(name, ()) for name in truth.broken))
+        # What broke and was mended since the last coherent sample shows in this one.
+        broken.update(truth.broken)
+        justified = frozenset().union(*(RAISED_BY.get(name, ()) for name in broken))
         wrong += [
             Difference(place, "no alarm", f"{alarm.code}: {alarm.because}")
             for alarm in alarms
@@ -173,6 +181,7 @@ def judge_monitor(
                     difference = Difference(f"{place}, {alarm.code}", said, str(alarm.offsets))
                     (imprecise if known else wrong).append(difference)
             history.remember(sample, alarms)
+            broken.clear()
         losses += [(number, a.offsets) for a in alarms if a.code == "TRN001" and a.offsets]
     unseen = _not_visible(samples, oracle, raised, owed_once, losses)
     return MonitorReport(tuple(wrong), tuple(imprecise), tuple(raised), unseen)
@@ -228,18 +237,50 @@ def _kraft(vector: Vector) -> list[Difference]:
     rules = kraft_rules(vector.input)
     stated = [(), *(tuple(step["violates"]) for step in vector.input["steps"])]
     breaks = any(stated)
+    computed = list(truths(s.state for s in samples))
     oracle = [
         Truth(tuple(sorted({*names, *(truth.broken if breaks else ())})), truth.ledger)
-        for names, truth in zip(stated, truths(s.state for s in samples), strict=True)
+        for names, truth in zip(stated, computed, strict=True)
     ]
-    return _noted(judge_monitor(samples, rules, oracle), stated)
+    unfounded = _unfounded(vector.input["steps"], computed[1:])
+    return _noted(judge_monitor(samples, rules, oracle), stated, unfounded, computed)
 
 
-def _noted(report: MonitorReport, stated: Sequence[Sequence[str]]) -> Noted:
+def _unfounded(steps: Sequence[Mapping[str, Any]], computed: Sequence[Truth]) -> list[Difference]:
+    """What a file states that the states themselves refute. Where the model says that it departs
+    from the code, its state is not ours."""
+    return [
+        Difference(f"step {number}, violates", name, sorted(truth.broken))
+        for number, (step, truth) in enumerate(zip(steps, computed, strict=True), start=1)
+        for name in step["violates"]
+        if name in INVARIANTS and name not in truth.broken and not step.get("deviates_from_code")
+    ]
+
+
+def _noted(
+    report: MonitorReport,
+    stated: Sequence[Sequence[str]],
+    unfounded: Sequence[Difference] = (),
+    computed: Sequence[Truth] = (),
+) -> Noted:
     names = {name for step in stated for name in step}
+    taken = {
+        name
+        for name in names - set(INVARIANTS)
+        if not any(
+            RAISED_BY.get(name, NOTHING) & RAISED_BY.get(each, NOTHING)
+            for step, truth in zip(stated, computed, strict=False)
+            if name in step
+            for each in truth.broken
+        )
+    }
     return Noted(
-        (*report.wrong, *report.imprecise),
-        [f"{name}: {why}" for name, why in report.not_visible.items() if name in names],
+        (*unfounded, *report.wrong, *report.imprecise),
+        [
+            f"{name}: {BY_THE_FILE_ALONE if name in taken else why}"
+            for name, why in report.not_visible.items()
+            if name in names
+        ],
     )
 
 

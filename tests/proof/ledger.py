@@ -40,6 +40,7 @@ Entry = TypeVar(
 NOT_COMMITTED: Final = "no sample showed the commit"
 DOUBTFUL: Final = "shown in a later epoch than the metadata's, without a topic id"
 LOST_TWICE: Final = "reported as lost before, and nobody in office was seen with them since"
+BESIDE: Final = "shown out of office beside another's commit, without a topic id"
 NOT_AFTER: Final = "no coherent sample of a leader after it"
 REGAINED: Final = "the next leader that was seen has them again"
 RETENTION: Final = "the next leader that was seen had removed the offsets"
@@ -57,6 +58,8 @@ FELL_BACK: Final = "all of it removed since the last sample, and the log fell ba
 OLD_FILES: Final = "epoch files of before 2.0.1 leave out what a log went back to"
 NOT_BOTH: Final = "no coherent sample of both in the ISR after it"
 UNEXPLAINED: Final = "unexplained"
+# From an event to the next that it brings about: a message or two.
+A_STEP_MS: Final = 50
 
 
 @dataclass(slots=True)
@@ -235,13 +238,10 @@ def _differs(watched: Watched, alarm: Alarm) -> bool:
     return offsets is not None and covers(_differing(watched, alarm), offsets)
 
 
-def _differing(watched: Watched, alarm: Alarm) -> list[OffsetRange]:
-    known = [
-        found.offsets
-        for found in _by(watched.cluster.truth.divergences, alarm)
-        if alarm.violated.broker in found.brokers
-    ]
-    return [*alarm.differing, *known]
+def _differing(watched: Watched, alarm: Alarm) -> Sequence[OffsetRange]:
+    """Where the logs differ at the moment of the alarm: what differed before is told while it does,
+    and not again when it is mended."""
+    return alarm.differing
 
 
 def is_replaced_disk(watched: Watched, alarm: Alarm) -> bool:
@@ -326,7 +326,7 @@ def is_too_wide(watched: Watched, alarm: Alarm) -> bool:
 
     Its own ground is checked: no coherent sample up to then had shown so high a log start, and what
     a torn one shows is no evidence. The alarm's own sample is no excuse: what lies below the log
-    start that it shows is claimed in spite of it.
+    start that it shows is claimed in spite of it, and so are records that it shows the leader with.
     """
     if alarm.violated.code != "TRN001" or alarm.violated.offsets is None:
         return False
@@ -344,22 +344,41 @@ def is_too_wide(watched: Watched, alarm: Alarm) -> bool:
         for g in glimpses
         if g.at_ms < alarm.at_ms and g.coherent and g.topic == glimpses[-1].topic
     )
-    now = glimpses[-1].log_start if glimpses and glimpses[-1].at_ms == alarm.at_ms else -1
-    shown = max(now, *known, 0)
-    return all(shown <= part.start and part.end <= alarm.floor for part in beyond)
+    own = [g for g in glimpses[-1:] if g.at_ms == alarm.at_ms]
+    shown = max((g.log_start for g in own), default=-1)
+    shown = max(shown, *known, 0)
+    there = [
+        OffsetRange(run.start, run.end)
+        for g in own
+        for part in beyond
+        for run in clip(g.held, part)
+    ]
+    return all(shown <= part.start and part.end <= alarm.floor for part in beyond) and all(
+        _gone_from_sight(watched, alarm, offsets) for offsets in there
+    )
 
 
 def _fell_back(watched: Watched, alarm: Alarm, offsets: OffsetRange) -> bool:
     """Whether the leader's log begins below what retention had removed, without the records that
     samples had shown there as committed: offsets are given out twice, which no clean leader does.
+    """
+    assert alarm.partition is not None
+    seen = watched.watcher.glimpses[alarm.partition]
+    now = [g for g in seen if g.at_ms <= alarm.at_ms][-1]
+    if now.at_ms != alarm.at_ms or not 0 <= now.log_start < alarm.floor:
+        return False
+    return _gone_from_sight(watched, alarm, offsets)
 
-    Samples since the last alarm of these offsets: it is raised once, and again only if it was
-    committed again.
+
+def _gone_from_sight(watched: Watched, alarm: Alarm, offsets: OffsetRange) -> bool:
+    """Whether samples had shown other records at all of these offsets than the leader in office has
+    in the alarm's own.
+
+    Samples since the last alarm of these offsets, of its own sample what the leader in office held:
+    it is raised once, and again only if it was committed again.
     """
     assert alarm.partition is not None
     *before, now = (g for g in watched.watcher.glimpses[alarm.partition] if g.at_ms <= alarm.at_ms)
-    if now.at_ms != alarm.at_ms or not 0 <= now.log_start < alarm.floor:
-        return False
     told_ms = max(
         (
             each.at_ms
@@ -370,14 +389,23 @@ def _fell_back(watched: Watched, alarm: Alarm, offsets: OffsetRange) -> bool:
         ),
         default=-1,
     )
-    runs = (run for g in before if g.topic == now.topic and g.at_ms > told_ms for run in g.shown)
+    runs = [run for g in before if g.topic == now.topic and g.at_ms > told_ms for run in g.shown]
+    for g in before:
+        if g.topic == now.topic and g.at_ms == told_ms:
+            runs += _those_in(g.shown, [g.held])
     # Others that were shown there since, written anew where the log fell back to, may be held.
     gone = (r for r in clip(runs, offsets) if not shared([r], sorted_runs(now.held, r)))
     return covers((OffsetRange(r.start, r.end) for r in gone), offsets)
 
 
 def _by(entries: Iterable[Entry], alarm: Alarm) -> list[Entry]:
-    return [e for e in entries if e.partition == alarm.partition and e.at_ms <= alarm.until_ms]
+    return [e for e in entries if _same_topic(e, alarm) and e.at_ms <= alarm.until_ms]
+
+
+def _same_topic(entry: Entry, alarm: Alarm) -> bool:
+    """The same partition of the same incarnation of the topic, where that is told."""
+    topic = getattr(entry, "topic_id", alarm.topic)
+    return entry.partition == alarm.partition and alarm.topic in ("", topic)
 
 
 def covers(ranges: Iterable[OffsetRange], wanted: OffsetRange) -> bool:
@@ -405,28 +433,51 @@ def minus(ranges: Iterable[OffsetRange], taken: Iterable[OffsetRange]) -> list[O
     return left
 
 
-def _alarms(watched: Watched, codes: Iterable[str], entry: Loss | Divergence) -> list[OffsetRange]:
+def _alarms(
+    watched: Watched, codes: Iterable[str], entry: Loss | Divergence, before_ms: int | None = None
+) -> list[OffsetRange]:
+    """The ranges of these codes that were truly raised from the entry on, up to that time."""
     return [
         alarm.violated.offsets
         for alarm in watched.watcher.alarms
         if alarm.violated.code in codes
-        and alarm.partition == entry.partition
+        and _same_topic(entry, alarm)
         and alarm.until_ms >= entry.at_ms
+        and (before_ms is None or alarm.until_ms < before_ms)
         and alarm.violated.offsets is not None
         and is_true(watched, alarm)
     ]
 
 
 def _loss_found(watched: Watched, loss: Loss) -> tuple[str, str]:
-    """Exact: raised over its whole range, by alarms that claim nothing beyond the ledger."""
-    raised = _alarms(watched, ["TRN001"], loss)
-    missing = minus([loss.offsets], raised)
+    """Exact: raised over its whole range, by alarms that claim nothing beyond the ledger.
+
+    Where every step is seen, before anything is lost there again: what is raised then is another
+    loss.
+    """
+    every_step = watched.plan.every_ms == EVERY_STEP
+    next_ms = _lost_again(watched, loss) if every_step else None
+    missing = minus([loss.offsets], _alarms(watched, ["TRN001"], loss, next_ms))
     if not missing:
         return "exact", ""
     how = "missed" if missing == [loss.offsets] else "partly"
-    if watched.plan.every_ms == EVERY_STEP:
+    if every_step:
         return how, STRAY if _committed_by_strays(watched, loss, missing) else UNEXPLAINED
     return how, _why_unseen(watched, loss, missing)
+
+
+def _lost_again(watched: Watched, loss: Loss) -> int | None:
+    """When some of these offsets are lost next, others' records by then or the same anew."""
+    return min(
+        (
+            later.at_ms
+            for later in watched.cluster.truth.losses
+            if later[1:3] == loss[1:3]
+            and later.at_ms > loss.at_ms
+            and minus([loss.offsets], [later.offsets]) != [loss.offsets]
+        ),
+        default=None,
+    )
 
 
 def _committed_by_strays(watched: Watched, loss: Loss, missing: list[OffsetRange]) -> bool:
@@ -464,25 +515,26 @@ def _why_unseen(watched: Watched, loss: Loss, missing: list[OffsetRange]) -> str
         default=-1,
     )
     before = [g for g in glimpses if since_ms <= g.at_ms < loss.at_ms]
-    doubtful = _those_in(gone, [g.doubtful for g in before])
-    gone = _those_in(gone, [g.shown for g in before])
-    if not gone:
-        return DOUBTFUL if doubtful else NOT_COMMITTED
-    gone = _not_reported(watched, loss, gone, [g.held for g in before])
-    if not gone:
-        return LOST_TWICE
     # Where a leader of a later epoch speaks, too, the metadata is old: nobody in office was seen.
     after = [
         g
         for g in glimpses
         if g.at_ms >= loss.at_ms and g.coherent and g.log_end >= 0 and not g.doubtful
     ]
+    doubtful = _those_in(gone, [g.doubtful for g in before])
+    # The very sample that shows the leader without them may show a follower's HW above them.
+    gone = _those_in(gone, [g.shown for g in (*before, *after[:1])])
+    if not gone:
+        return DOUBTFUL if doubtful else NOT_COMMITTED
+    gone = _not_reported(watched, loss, gone, [g.held for g in before])
+    if not gone:
+        return LOST_TWICE
     if not after:
         return NOT_AFTER
     leader = after[0]
     if leader.deleting:
         return DELETING
-    gone = [run for run in gone if run.end > leader.log_start]
+    gone = [run for run in gone if run.end > _removed_to(leader)]
     if not gone:
         return RETENTION
     gone = [run for run in gone if unshared([run], leader.held, OffsetRange(run.start, run.end))]
@@ -496,7 +548,38 @@ def _why_unseen(watched: Watched, loss: Loss, missing: list[OffsetRange]) -> str
     if all(same):
         return SAME_EPOCH
     gone = [run for run, alike in zip(gone, same, strict=True) if not alike]
+    gone = [run for run in gone if not _beside_another(run, before)]
+    if not gone:
+        return BESIDE
     return OLD_FILES if _untold_by_files(watched, loss, gone, before, leader) else UNEXPLAINED
+
+
+def _removed_to(shown: Glimpse) -> int:
+    """The log start of the leader, or the higher one of who was read after it in the same round: it
+    was removed in between, and nobody tells from when on the leader had others there."""
+    read = {r.broker: r.read_at_ms or 0 for r in shown.readings}
+    later = (
+        r.log_start_offset or 0
+        for r in shown.readings
+        if read[r.broker] > read.get(shown.leader, 0) > 0
+    )
+    return max(shown.log_start, *later, 0)
+
+
+def _beside_another(run: Run, before: Sequence[Glimpse]) -> bool:
+    """Whether every sample that showed these records showed nobody in office, and others' at the
+    same offsets by then: before topic ids, either may have been a deleted topic's."""
+    showed = [at for at, g in enumerate(before) if _those_in([run], [g.shown])]
+    named = [r.topic_id for at in showed for r in before[at].readings]
+    if not showed or any(named) or any(before[at].log_end >= 0 for at in showed):
+        return False
+    others = [
+        OffsetRange(other.start, other.end)
+        for g in before[: showed[0] + 1]
+        for other in clip(g.shown, OffsetRange(run.start, run.end))
+        if other[:2] != run[:2]
+    ]
+    return covers(others, OffsetRange(run.start, run.end))
 
 
 def _untold_by_files(
@@ -513,7 +596,9 @@ def _untold_by_files(
         return False
     leads = [r for r in after.readings if r.broker == after.leader]
     outside = [r for r in after.readings if r.broker not in after.electable]
-    in_office = [r for g in before if g.coherent for r in g.readings if r.broker == g.leader]
+    in_office = [
+        r for g, leader in _led_by(before) if g.coherent for r in g.readings if r.broker == leader
+    ]
     answered = max(
         (
             g.leader_epoch
@@ -536,6 +621,15 @@ def _untold_by_files(
         run.end <= after.log_end and not any(proved(o) for o in range(run.start, run.end))
         for run in gone
     )
+
+
+def _led_by(glimpses: Sequence[Glimpse]) -> Iterable[tuple[Glimpse, BrokerId]]:
+    """Each with its leader, or where it names none, with the one before: that one may still answer,
+    and nobody else can have committed anything since."""
+    leader = -1
+    for g in glimpses:
+        leader = g.leader if g.leader >= 0 else leader
+        yield g, leader
 
 
 def _told(watched: Watched, loss: Loss) -> list[OffsetRange]:
@@ -595,7 +689,10 @@ def union(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
 
 
 def _divergence_found(watched: Watched, divergence: Divergence) -> tuple[str, str]:
-    raised = _alarms(watched, DIFFERENT_RECORDS | {"TRN001"}, divergence)
+    """Exact: raised over its whole range. Where every step is seen, in the step itself, or in the
+    next that shows the two."""
+    end_ms = divergence.at_ms + A_STEP_MS + 1 if watched.plan.every_ms == EVERY_STEP else None
+    raised = _alarms(watched, DIFFERENT_RECORDS | {"TRN001"}, divergence, end_ms)
     missing = minus([divergence.offsets], raised)
     if not missing:
         return "exact", ""

@@ -275,6 +275,10 @@ In words:
 - Assigned replicas are asked, nobody else. A leader that slept through an unclean election and a
   reassignment that leaves it out goes on alone until it hears of it (in ZooKeeper mode nobody tells
   it); what it commits then is gone. The election is raised (ELE009), that loss is not.
+- From 4.0 under KRaft a partition whose ISR and ELR are empty gets its last known leader back
+  (KIP-966). Kafka itself marks that election as unclean, whatever the setting says, and so does
+  ELE009, also where nothing is lost by it: with 4.1.1-kraft safe faults alone raise it. The loss,
+  if there is one, is TRN001.
 - ELE001 and the other rules that look at a change between two rounds pass over a change that is
   first seen in a round in which it happened (all but CTL004, ELE009 and the losses).
 
@@ -284,9 +288,13 @@ In the column *every step* there is a faithful sample after every event that cha
 observer can see. With KRaft, lineages tell the rest. With ZooKeeper the monitor reckons from the
 steps who wrote which offset: what a leader's log grows by it wrote itself, what a follower's log
 grows by it copied from the broker it follows, and a log that shrinks has lost its end. So it names
-every loss (TRN001) and every divergence (TRN006) with its range, in the step in which it happens;
-the search (`make search`, series *every step*) demands exactly that, with one excuse: that a leader
-committed it that is no longer assigned, and nobody else ever showed it.
+every loss (TRN001) and every divergence (TRN006) with its range, in the step in which it happens,
+or which first shows the commit together with a leader in office. The search (`make search`, series
+*every step*) demands that: a loss before anything is lost at its offsets again, and no sooner or
+later than that step; a divergence within 50 ms (what happens on the way is entered in between), by
+whichever rule says that these records differ or are lost, and again only while it lasts; and
+nothing of one topic for another of its name. It has one excuse: that a leader committed it that is
+no longer assigned, and nobody else ever showed it.
 
 With a step left out nobody could. A follower with log end 2 and high watermark 1 restarts. In one
 history it comes back as it was; in the other it cuts to 1 and fetches another record from a leader

@@ -19,7 +19,7 @@ from tidestaff.consistency.model import (
 from tidestaff.consistency.monitor import step
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import TypeAlias
 
     from tidestaff.connectors.simulator.cluster import SimulatedCluster
@@ -41,7 +41,8 @@ class Alarm(NamedTuple):
     """What the monitor raised, and what was true at that moment: where the named broker's log
     differed from another of this topic, and the lowest offset that retention had left. `before_ms`
     is the sample before this one, `before_epoch` the leader epoch of the last that showed a leader:
-    one that shows none does not tell whom it had been."""
+    one that shows none does not tell whom it had been. `topic` is the id of the topic it speaks of,
+    empty where neither the sample tells it nor the moment."""
 
     at_ms: int
     until_ms: int
@@ -52,6 +53,7 @@ class Alarm(NamedTuple):
     floor: int = 0
     before_ms: int = -1
     before_epoch: int = -1
+    topic: str = ""
 
 
 class Glimpse(NamedTuple):
@@ -130,9 +132,10 @@ class Watcher:
     ) -> Alarm:
         differing: tuple[OffsetRange, ...] = ()
         if partition is not None and violated.offsets is not None and violated.broker is not None:
-            differing = differing_from_others(
-                self.cluster, partition, violated.broker, violated.offsets
-            )
+            where = (partition, violated.broker, violated.offsets)
+            differing = differing_from_others(self.cluster, *where)
+            if isinstance(observation, PartitionObservation):
+                differing += differing_as_read(self.logs_read, observation.replicas, *where)
         now_ms = self.cluster.now_ms
         alarm = Alarm(observation.observed_at_ms, now_ms, partition, -1, violated, differing)
         if partition is None or not isinstance(observation, PartitionObservation):
@@ -144,11 +147,14 @@ class Watcher:
         ]
         before = earlier[-1] if earlier else None
         led = [g.leader_epoch for g in earlier if g.leader >= 0]
+        # A sample of this very moment speaks of the topic that is; an older one may not.
+        certain = observation.topic_id or (seen[-1].topic if observation.continuous else "")
         return alarm._replace(
             leader_epoch=observation.state.leader_epoch,
             floor=book.floor if book is not None else 0,
             before_ms=before.at_ms if before is not None else -1,
             before_epoch=led[-1] if led else -1,
+            topic=certain,
         )
 
 
@@ -221,4 +227,28 @@ def differing_from_others(
         clipped = OffsetRange(start, within.end)
         if start < within.end:
             found.update(unshared(mine.log.slice(*clipped), theirs.log.slice(*clipped), clipped))
+    return tuple(sorted(found))
+
+
+def differing_as_read(
+    logs: Logs,
+    readings: Iterable[ReplicaReading],
+    partition: TopicPartition,
+    broker: BrokerId,
+    within: OffsetRange,
+) -> tuple[OffsetRange, ...]:
+    """The same by the logs as they were when a round that took time read them."""
+    read = {
+        reading.broker: _as_read(logs, partition, reading, *within)
+        for reading in readings
+        if (partition, reading.broker, reading.read_at_ms) in logs
+    }
+    mine = read.pop(broker, ())
+    found: set[OffsetRange] = set()
+    for theirs in read.values():
+        if mine and theirs:
+            start = max(mine[0].start, theirs[0].start)
+            both = OffsetRange(start, min(mine[-1].end, theirs[-1].end))
+            if both.start < both.end:
+                found.update(unshared(mine, theirs, both))
     return tuple(sorted(found))

@@ -184,6 +184,11 @@ GOOD, KRAFT, TABLE = "good_kip320_basic", "kraft_replicate", "truncation_table.j
             id="a-kraft-leader-outside-the-isr",
         ),
         pytest.param(
+            changed(KRAFT, "steps", 3, "violates", value=["below_hw_agree"]),
+            "step 4, violates",
+            id="a-kraft-violation-that-is-none",
+        ),
+        pytest.param(
             changed(TABLE, "rows", 100, "final_leo", value=9), "row 101, final_leo", id="final-leo"
         ),
         pytest.param(
@@ -197,6 +202,28 @@ def test_a_case_that_is_not_so_fails(vector: Vector, reason: str) -> None:
     result = run(vector)
     assert result.outcome is Outcome.FAILED
     assert any(reason in text for text in result.reasons), result.reasons
+
+
+def test_what_only_the_file_says_is_broken_is_told_as_that() -> None:
+    """The oracle has no acknowledgements; it does not say that a guard hid them."""
+    result = run(changed(KRAFT, "steps", 3, "violates", value=["some_replica_has_acked"]))
+    said = trace_expectations.BY_THE_FILE_ALONE
+    assert result.notes == (f"some_replica_has_acked: {said}",)
+
+
+def test_the_alarm_of_what_is_mended_is_false(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the monitor went on raising it."""
+    broken = sample_of(replica(1), replica(2), isr=(2,))
+    mended = sample_of(replica(1), replica(2))
+    rules = monitor_rules(PRESETS["kip320"])
+    raised = next(watch([broken], rules))
+    assert {each.code for each in raised} == {"ELE002"}
+    monkeypatch.setattr(
+        "tidestaff.streaming.conform.traces.watch", lambda samples, *_: (raised for _ in samples)
+    )
+    oracle = list(truths(each.state for each in (broken, mended)))
+    report = judge_monitor([broken, mended], rules, oracle)
+    assert [difference.where for difference in report.wrong] == ["step 1"]
 
 
 @pytest.mark.parametrize(

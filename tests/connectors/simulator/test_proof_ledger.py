@@ -11,6 +11,7 @@ from tidestaff.consistency.model import EpochEntry, OffsetRange, ReplicaReading,
 from tests.proof.epoch_files import tell_apart
 from tests.proof.histories import EVERY_STEP, Plan, Watched, live, live_again
 from tests.proof.ledger import (
+    BESIDE,
     DELETING,
     FELL_BACK,
     NO_LINEAGE,
@@ -24,6 +25,7 @@ from tests.proof.ledger import (
     judge,
 )
 from tests.proof.search import main, plan_of
+from tests.proof.watching import DIFFERENT_RECORDS, differing_from_others
 
 UNCLEANLY = {"unclean_leader_election_enable": True}
 TWO_SECONDS_MS = 2_000
@@ -446,6 +448,102 @@ def test_a_divergence_that_epochs_cannot_tell_is_not_excused_where_they_can(
     reasons = judge(watched).reasons
     assert not any(r.startswith("divergence") and r.endswith(reason) for r in reasons)
     assert any(r.startswith("divergence") and r.endswith(UNEXPLAINED) for r in reasons)
+
+
+def unexplained(watched: Watched) -> int:
+    return sum(n for reason, n in judge(watched).reasons.items() if reason.endswith(UNEXPLAINED))
+
+
+def test_a_loss_of_every_step_is_not_paid_for_by_the_next_one_at_the_same_offsets() -> None:
+    """As if the monitor had raised the last loss of each range only."""
+    watched = live(plan_of("every step", "0.10.2.2", 88_009, 200))
+    alarms = watched.watcher.alarms
+    lost = [a for a in alarms if a.violated.code == "TRN001"]
+    last = {(a.partition, a.violated.offsets): a for a in lost}
+    assert judge(watched).disagreements == 0
+    alarms[:] = [a for a in alarms if a not in lost or a in last.values()]
+    assert unexplained(watched) == len(lost) - len(last) > 0
+
+
+def test_a_loss_of_every_step_is_not_paid_for_by_one_of_the_topic_that_was_made_again() -> None:
+    watched = live(plan_of("every step", "0.10.2.2", 88_009, 200))
+    alarms = watched.watcher.alarms
+    alarms[:] = [a._replace(topic="another") for a in alarms]
+    assert unexplained(watched) >= len(watched.cluster.truth.losses) > 0
+
+
+@pytest.mark.parametrize(("late_ms", "missed"), [(20, 0), (500, 1)])
+def test_a_divergence_of_every_step_is_told_in_its_step(late_ms: int, missed: int) -> None:
+    watched = live(plan_of("every step", "0.10.2.2", 88_004, 150))
+    [divergence] = watched.cluster.truth.divergences
+    alarms = watched.watcher.alarms
+    alarms[:] = [
+        a._replace(until_ms=divergence.at_ms + late_ms)
+        if a.violated.code in DIFFERENT_RECORDS
+        else a
+        for a in alarms
+    ]
+    assert unexplained(watched) == missed
+
+
+def test_a_divergence_that_is_mended_is_not_raised_again() -> None:
+    """As if the monitor had not seen that the logs are equal again."""
+    watched = live(plan_of("every step", "0.10.2.2", 88_004, 150))
+    alarms, end_ms = watched.watcher.alarms, watched.cluster.now_ms
+    raised = next(a for a in alarms if a.violated.code == "TRN006")
+    broker, offsets = raised.violated.broker, raised.violated.offsets
+    assert raised.partition is not None
+    assert broker is not None
+    assert offsets is not None
+    now = differing_from_others(watched.cluster, raised.partition, broker, offsets)
+    assert now == ()
+    assert judge(watched).disagreements == 0
+    alarms.append(raised._replace(at_ms=end_ms, until_ms=end_ms, differing=now))
+    assert judge(watched).false == {"TRN006": 1}
+
+
+def test_a_loss_is_not_told_together_with_records_that_the_leader_is_seen_with() -> None:
+    """As if the monitor had named all that lies below it, too."""
+    watched = live(plan_of("all faults", "1.1.1", 88_050, 200))
+    alarms = watched.watcher.alarms
+    lost = [at for at, a in enumerate(alarms) if (a.violated.code, a.at_ms) == ("TRN001", 45_180)]
+    at = lost[0]
+    assert alarms[at].violated.offsets == (70, 79)
+    more = alarms[at].violated._replace(offsets=OffsetRange(0, 79))
+    alarms[at] = alarms[at]._replace(violated=more)
+    assert judge(watched).false == {"TRN001": 1}
+
+
+@pytest.mark.parametrize(
+    ("seed", "at_ms"),
+    [
+        pytest.param(88_024, 37_593, id="shown-by-the-leader-that-the-metadata-no-longer-names"),
+        pytest.param(88_037, 57_890, id="shown-by-a-follower-in-the-sample-of-the-loss"),
+    ],
+)
+def test_a_loss_that_the_samples_prove_has_no_excuse(seed: int, at_ms: int) -> None:
+    """As if the monitor had been silent."""
+    watched = live(plan_of("all faults", "1.1.1", seed, 200))
+    [loss] = [loss for loss in watched.cluster.truth.losses if loss.at_ms == at_ms]
+    assert judge(watched).disagreements == 0
+    watched.watcher.alarms[:] = [
+        a
+        for a in watched.watcher.alarms
+        if (a.violated.code, a.partition) != ("TRN001", loss.partition) or a.until_ms < at_ms
+    ]
+    assert f"loss missed: {UNEXPLAINED}" in judge(watched).reasons
+
+
+def test_what_is_shown_out_of_office_beside_anothers_commit_is_not_told_without_topic_ids() -> None:
+    """Seed 91025: two deposed leaders have others at the same offsets, in one sample."""
+    watched = live(plan_of("all faults", "2.4.1", 91_025, 200))
+    found = judge(watched)
+    assert (found.disagreements, found.reasons[f"loss partly: {BESIDE}"]) == (0, 1)
+    glimpses = watched.watcher.glimpses[TopicPartition("b", 0)]
+    [at] = [at for at, g in enumerate(glimpses) if g.at_ms == 52_180]
+    readings = tuple(r._replace(topic_id=glimpses[at].topic) for r in glimpses[at].readings)
+    glimpses[at] = glimpses[at]._replace(readings=readings)
+    assert unexplained(watched) == 1, "with its id it is told"
 
 
 def test_a_version_that_the_search_does_not_know_is_told(

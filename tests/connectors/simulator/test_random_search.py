@@ -88,6 +88,9 @@ FOUND = [
     *(("2.8.2", "every step", 42_012), ("3.9.1", "every step", 42_012)),
     ("4.1.1-kraft", "late places", 42_004),
     *(("3.9.1-kraft", "disturbed", 41_012), ("3.3.2-kraft", "disturbed", 41_012)),
+    *(("1.1.1", "all faults", 88_054), ("2.4.1", "every step", 91_025)),
+    *(("2.4.1", "all faults", 91_025), ("1.1.1", "disturbed", 345_012)),
+    *(("2.4.1", "all faults", 600_024), ("2.4.1", "disturbed", 600_106)),
 ]
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tidestaff.connectors.simulator.action_text import as_text
+from tidestaff.connectors.simulator.cluster import NeverStartedError, SimulatedCluster
 from tidestaff.connectors.simulator.presets import PRESETS
 from tidestaff.connectors.simulator.scenario import (
     ScenarioError,
@@ -155,7 +156,10 @@ def test_a_wrong_head(head: str, told: str) -> None:
         ("fetch.max.records", "0", "fetch.max.records as a number from 1 to 999999999"),
         ("fetch.max.records", "1000000000", "fetch.max.records as a number from 1 to 999999999"),
         ("session.timeout.ms", "0", "session.timeout.ms as a number from 1"),
-        ("start.ms", "-1", "start.ms as a number from 0"),
+        ("start.ms", "-1", "start.ms as a number from 0 to 10000"),
+        ("start.ms", "10001", "start.ms as a number from 0 to 10000"),
+        ("controller.pause.ms", "999999999", "controller.pause.ms as a number from 0 to 10000"),
+        ("loss", "0.9", "loss in the head as a fraction from 0 to 0.5"),
         ("min.insync.replicas", "²", "min.insync.replicas as a number from 1"),
     ],
 )
@@ -164,10 +168,44 @@ def test_a_value_that_a_setting_does_not_take(setting: str, value: str, expected
     assert f"story.txt, line 2: found '{value}', expected {expected}" in found
 
 
-@pytest.mark.parametrize(("value", "loss"), [("0", 0.0), ("1", 1.0), (".5", 0.5), ("0.25", 0.25)])
+@pytest.mark.parametrize(("value", "loss"), [("0", 0.0), (".5", 0.5), ("0.25", 0.25)])
 def test_a_loss_is_a_fraction(value: str, loss: float) -> None:
     head = f"version 3.9\nbrokers 1\ntopic t replicas 1\nset loss {value}\nset start.ms 0\n"
     assert parse(head, "s").settings == Settings(loss=loss, start_ms=0)
+
+
+def test_a_block_may_lose_every_message() -> None:
+    [step] = [line.step for line in parse(f"{HEAD}set loss 1\n", "s").blocks[0].lines]
+    assert step.actions[0]["settings"] == {"loss": 1.0}
+
+
+def test_settings_with_which_no_broker_comes_up_are_named() -> None:
+    settings = Settings(loss=0.99, start_ms=10_000)
+    with pytest.raises(NeverStartedError, match=r"within 60 s .* loss 0.99, start.ms 10000, ses"):
+        SimulatedCluster("3.9.1-kraft", [1, 2, 3], {}, settings)
+
+
+@pytest.mark.parametrize(
+    ("below", "told"),
+    [
+        ("produce t-0 m1", "produce belongs above it"),
+        ("produs t-0 m2", "did you mean produce?"),
+        ("topic u replicas 1", "topic belongs above it"),
+        ("# Then.", "a blank line ends a block"),
+        ("  crash 1", "crash belongs above it"),
+    ],
+)
+def test_a_command_below_the_rule_is_not_swallowed(below: str, told: str) -> None:
+    """It would never be done, and `--rewrite` would delete it."""
+    found = problem(f"{HEAD}crash 1\n----\nt-0 leader=1 epoch=0 isr=(1)\n{below}\n")
+    assert found.startswith(f"story.txt, line 9: found '{below}' below ----, expected a line of")
+    assert told in found
+
+
+@pytest.mark.parametrize("number", ["1000000001", "999999999999999999"])
+def test_no_more_records_at_once_than_offsets_bear(number: str) -> None:
+    found = problem(f"{HEAD}produce t-0 {number} records\n")
+    assert f"line 6: found '{number}' after 'produce', expected how many records, 1000" in found
 
 
 def test_every_wrong_line_is_told_at_once() -> None:
@@ -198,12 +236,13 @@ def test_a_byte_order_mark_and_carriage_returns_are_no_mistake(tmp_path: Path) -
 
 
 def test_a_text_comes_back_as_it_was() -> None:
-    text = f"# Why.\n#\n# More.\n{HEAD.strip()}\nstate\n\n# Then.\ncrash 1\n----\nother state\n"
+    then = "# Then.\ncrash 1\n----\nt-0 leader=2\n"
+    text = f"# Why.\n#\n# More.\n{HEAD.strip()}\nt-0 leader=1\n\n{then}"
     scenario = parse(text, "story.txt")
     assert scenario.title == "Why."
     assert scenario.blocks[0].comment == "Then."
-    assert scenario.blocks[0].expected == ["other state"]
-    assert rewritten(scenario, [["state"], ["other state"]]) == text
+    assert scenario.blocks[0].expected == ["t-0 leader=2"]
+    assert rewritten(scenario, [["t-0 leader=1"], ["t-0 leader=2"]]) == text
 
 
 def test_states_may_be_left_out() -> None:

@@ -15,6 +15,7 @@ from tests.proof.ledger import judge
 from tests.proof.search import plan_of
 
 A, B, C = 1, 2, 3
+UNCLEANLY = {"unclean_leader_election_enable": True}
 
 
 def lost_while_its_heir_is_asleep(preset: str) -> Story:
@@ -145,3 +146,31 @@ def test_what_a_deposed_leader_commits_beside_what_it_lost_is_lost_too() -> None
     watched = live_again(plan, actions, 50_720)
     assert [loss.offsets for loss in watched.cluster.truth.losses] == [(0, 7), (7, 23)]
     assert judge(watched).disagreements == 0
+
+
+def test_what_two_leaders_commit_while_nobody_is_in_office_is_lost_when_one_of_them_takes_it() -> (
+    None
+):
+    """2.4.1, seed 91025 of the search, its fewest actions: 2 and 1 write on at the same offsets,
+    each cut off or asleep when it is replaced. 1 is elected again, and has kept all of its own."""
+    at = {"topic": "b", "partition": 0}
+    actions: list[dict[str, Any]] = [
+        {"at_ms": 30_650, "do": "reassign", **at, "replicas": [1, 2]},
+        {"at_ms": 36_196, "do": "change_settings", "topic": "b", "settings": UNCLEANLY},
+        {"at_ms": 46_057, "do": "clean_stop", "broker": 1},
+        {"at_ms": 46_649, "do": "cut", "source": "2", "target": "zookeeper", "one_way": False},
+        {"at_ms": 46_940, "do": "start", "broker": 1},
+        {"at_ms": 47_208, "do": "pause", "broker": 1},
+        {"at_ms": 51_330, "do": "produce", **at, "records": 14},
+        {"at_ms": 51_484, "do": "cut", "source": "3", "target": "zookeeper", "one_way": False},
+        {"at_ms": 51_712, "do": "resume", "broker": 1},
+        {"at_ms": 52_063, "do": "produce", **at, "records": 14},
+    ]
+    watched = live_again(plan_of("every step", "2.4.1", 91_025, 200), actions, 53_500)
+    [loss] = watched.cluster.truth.losses
+    assert (loss.offsets, loss.leader, loss.unclean) == ((0, 14), 1, True)
+    [run] = loss.records
+    kept = watched.cluster.truth.committed(TopicPartition("b", 0))[0]
+    assert (run.epoch, kept.epoch) == (5, 6), "what 2 had written is lost, not what 1 has"
+    found = judge(watched)
+    assert (found.exact["loss"], found.disagreements) == (1, 0)
