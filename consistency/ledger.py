@@ -3,6 +3,7 @@ leaders committed beside it."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidestaff.consistency.checks.lineages import is_rising, own_from
@@ -79,7 +80,7 @@ def ledger(sight: Sight) -> Ledger:
             epochs_end=min(known.epochs_end, first),
         )
     known = known._replace(
-        lost=(*known.lost, *sight.losses)[-MAX_LOST_RANGES:],
+        lost=_few((*known.lost, *sight.losses)),
         beside=_still_beside(sight, known.beside),
     )
     log_start = leader.log_start_offset or 0
@@ -261,6 +262,23 @@ def _with(beside: tuple[Beside, ...], new: Beside) -> tuple[Beside, ...]:
     ranges = merged(known.offsets for known in (*same, new))
     others = (known for known in beside if known not in same)
     return (*others, *(new._replace(offsets=offsets) for offsets in ranges))[-MAX_BESIDE:]
+
+
+def _few(lost: tuple[Lost, ...]) -> tuple[Lost, ...]:
+    """What was reported last must be known whole, or a replica that still shows it would have it
+    reported again: so neighbours become one, of an epoch that is not known, before any is dropped.
+    """
+    kept = list(lost)
+    while len(kept) > MAX_LOST_RANGES:
+        pairs = ((n, a, b) for n, (a, b) in enumerate(pairwise(kept)))
+        for number, one, other in pairs:
+            if one.offsets.end == other.offsets.start:
+                both = OffsetRange(one.offsets.start, other.offsets.end)
+                kept[number : number + 2] = [Lost(both, UNKNOWN_EPOCH)]
+                break
+        else:
+            del kept[0]
+    return tuple(kept)
 
 
 def _still_beside(sight: Sight, beside: tuple[Beside, ...]) -> tuple[Beside, ...]:

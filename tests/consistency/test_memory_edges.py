@@ -25,6 +25,7 @@ from tidestaff.consistency.model import (
 )
 from tidestaff.consistency.monitor import judge_partition, step
 from tidestaff.consistency.predictions import predicted_cuts
+from tidestaff.consistency.ranges import merged
 from tidestaff.consistency.versions import rules_for
 
 from tests.consistency.watch import Watch, lineage
@@ -84,6 +85,23 @@ def test_losses_are_bounded_and_the_latest_are_kept() -> None:
     lost = memory_of(watch).lost
     assert len(lost) == MAX_LOST_RANGES
     assert lost[-1] == OffsetRange(end, end + 2)
+
+
+def test_a_loss_of_more_epochs_than_are_kept_is_reported_once() -> None:
+    """A replica that was in office once, and is not any more, goes on showing all of it."""
+    epochs = tuple(EpochEntry(epoch, 10 * epoch) for epoch in range(MAX_LOST_RANGES + 6))
+    last = epochs[-1].epoch
+    end = 10 * (last + 1)
+    watch = Watch(replicas=(1, 2, 3), epoch=last).all_logs(leo=end, hw=end, epochs=epochs)
+    watch.see()
+    watch.change(leader=2, isr=(2,), epoch=last + 1)
+    watch.log(2, leo=0, hw=0, epochs=())
+    told = [found.code for found in watch.see().violated]
+    assert told.count("TRN001") == 1
+    assert merged(memory_of(watch).lost) == (OffsetRange(0, end),)
+    assert len(memory_of(watch).lost) <= MAX_LOST_RANGES
+    for _ in range(3):
+        assert "TRN001" not in [found.code for found in watch.see().violated]
 
 
 def test_of_an_incoherent_round_only_what_a_leader_committed_is_remembered() -> None:

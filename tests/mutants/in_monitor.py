@@ -747,9 +747,15 @@ _MEMORY: Final = (
         ),
         (
             "mem-losses-unbounded",
-            "lost=(*known.lost, *sight.losses)[-MAX_LOST_RANGES:],",
+            "lost=_few((*known.lost, *sight.losses)),",
             "lost=(*known.lost, *sight.losses),",
             "memory is bounded",
+        ),
+        (
+            "mem-losses-of-many-epochs-dropped",
+            "        if one.offsets.end == other.offsets.start:\n                both",
+            "        if one.offsets.end == other.offsets.start < 0:\n                both",
+            "a loss of many epochs is known whole",
         ),
         (
             "mem-lost-for-ever",
