@@ -394,8 +394,20 @@ def _gone_from_sight(watched: Watched, alarm: Alarm, offsets: OffsetRange) -> bo
         if g.topic == now.topic and g.at_ms == told_ms:
             runs += _those_in(g.shown, [g.held])
     # Others that were shown there since, written anew where the log fell back to, may be held.
-    gone = (r for r in clip(runs, offsets) if not shared([r], sorted_runs(now.held, r)))
+    spans = clip(_whole(runs), offsets)
+    gone = (r for r in spans if not shared([r], sorted_runs(now.held, r)))
     return covers((OffsetRange(r.start, r.end) for r in gone), offsets)
+
+
+def _whole(runs: Iterable[Run]) -> list[Run]:
+    """What one leader wrote in one epoch is one stretch: who shows its beginning and its end shows
+    what lies between, also where retention has removed it since."""
+    found: dict[tuple[int, int], Run] = {}
+    for run in runs:
+        known = found.get((run.epoch, run.writer), run)
+        start, end = min(known.start, run.start), max(known.end, run.end)
+        found[run.epoch, run.writer] = run._replace(start=start, end=end)
+    return list(found.values())
 
 
 def _by(entries: Iterable[Entry], alarm: Alarm) -> list[Entry]:
