@@ -8,7 +8,7 @@ import struct
 import threading
 import uuid
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kafka.protocol.broker_version_data import (  # type: ignore[import-untyped]
     BROKER_API_VERSIONS,
@@ -17,9 +17,6 @@ from kafka.protocol.metadata import (  # type: ignore[import-untyped]
     ApiVersionsResponse,
     MetadataResponse,
 )
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 METADATA, API_VERSIONS = 3, 18
 OLD: Final = BROKER_API_VERSIONS[2, 7]
@@ -141,11 +138,6 @@ class WireCluster:
     def __enter__(self) -> WireCluster:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for each in self.brokers:
             each.close()
